@@ -1,0 +1,1 @@
+"""The departures board: a real day of three airports, replayed."""
