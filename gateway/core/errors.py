@@ -59,9 +59,13 @@ class GatewayError(Exception):
 
 def invalid(path: str, expected: str, message: str | None = None) -> GatewayError:
     """`invalid_params`: `path` is a JSON Pointer into `params`, `expected` says what would be right."""
-    return GatewayError("invalid_params", message or "A parameter is not as the protocol says.", path=path, expected=expected)
+    return GatewayError(
+        "invalid_params", message or "A parameter is not as the protocol says.", path=path, expected=expected
+    )
 
 
 def exceeded(limit: str, maximum: int, given: int, **data: Any) -> GatewayError:
     """`limit_exceeded`: `limit` is the wire name of protocol §10."""
-    return GatewayError("limit_exceeded", "A limit is exceeded; nothing was done.", limit=limit, maximum=maximum, given=given, **data)
+    return GatewayError(
+        "limit_exceeded", "A limit is exceeded; nothing was done.", limit=limit, maximum=maximum, given=given, **data
+    )
