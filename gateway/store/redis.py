@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from gateway.core.errors import GatewayError
-from gateway.store.scripts import Call, Command, packed
+from gateway.store.scripts import Argument, Call, Command, packed_in_slices
 
 log = structlog.get_logger(__name__)
 
@@ -154,41 +154,26 @@ class Links:
 
     async def _known(self, calls: Sequence[Call | Command], *, atomic: bool) -> list[Reply]:
         """Send by hash; what the store does not know (NOSCRIPT) is sent whole."""
-        replies = await self._twice([call.packed(whole=False) for call in calls], atomic=atomic)
+        replies = await self._twice([call.words(whole=False) for call in calls], atomic=atomic)
         unknown = [i for i, reply in enumerate(replies) if isinstance(reply, refused.NoScriptError)]
         if unknown:
             again = range(len(calls)) if atomic else unknown
-            answers = await self._twice([calls[i].packed(whole=True) for i in again], atomic=atomic)
+            answers = await self._twice([calls[i].words(whole=True) for i in again], atomic=atomic)
             for i, answer in zip(again, answers, strict=True):
                 replies[i] = answer
         return replies
 
-    async def _twice(self, commands: list[bytes], *, atomic: bool) -> list[Reply]:
+    async def _twice(self, commands: list[list[Argument]], *, atomic: bool) -> list[Reply]:
+        if atomic:
+            commands = [["MULTI"], *commands, ["EXEC"]]
+        parts = [part for words in commands for part in await packed_in_slices(words)]
         try:
-            return await self._exchange(commands, atomic=atomic)
+            replies = await self._exchange(parts, len(commands))
         except (refused.BusyLoadingError, refused.AuthenticationError):
             raise  # an answer, though redis-py counts it among the errors of the link
         except LINK_ERRORS:
             await self.drop_idle()
-            return await self._exchange(commands, atomic=atomic)
-
-    async def _exchange(self, commands: list[bytes], *, atomic: bool) -> list[Reply]:
-        if atomic:
-            commands = [packed("MULTI"), *commands, packed("EXEC")]
-        link = self._idle.pop() if self._idle else self._new()
-        self.in_use += 1
-        try:
-            if not link.is_connected:
-                await self._connect(link)
-            await link.send_packed_command(commands, check_health=False)
-            replies = [await self._reply(link) for _ in commands]
-        except BaseException:
-            await _cut(link)
-            raise
-        finally:
-            self.in_use -= 1
-        self._idle.append(link)
-        self.answered_at = time.monotonic()
+            replies = await self._exchange(parts, len(commands))
         if not atomic:
             return replies
         refusal = next((reply for reply in replies if isinstance(reply, Exception)), None)
@@ -196,6 +181,23 @@ class Links:
             raise refusal
         done: list[Reply] = replies[-1]
         return done
+
+    async def _exchange(self, parts: list[bytes], answers: int) -> list[Reply]:
+        link = self._idle.pop() if self._idle else self._new()
+        self.in_use += 1
+        try:
+            if not link.is_connected:
+                await self._connect(link)
+            await link.send_packed_command(parts, check_health=False)
+            replies = [await self._reply(link) for _ in range(answers)]
+        except BaseException:
+            await _cut(link)
+            raise
+        finally:
+            self.in_use -= 1
+        self._idle.append(link)
+        self.answered_at = time.monotonic()
+        return replies
 
     async def _reply(self, link: _Link) -> Reply:
         try:
