@@ -58,8 +58,6 @@ def _sentence(error: BaseException) -> str:
             return "The store is out of reach."
         case refused.TimeoutError():
             return "The store did not answer in time."
-    if str(error).startswith("NOAUTH"):
-        return "The store refuses the gateway's credentials or rights."
     return "The store refused a command."
 
 
@@ -84,6 +82,7 @@ class Links:
         self._idle: list[_Link] = []
         self._slots = anyio.Semaphore(LINKS_MOST)
         self._not_before = 0.0  # monotonic: links may be made again
+        self._failure: BaseException = refused.ConnectionError()  # why not before
         self._told = ""  # the sentence logged last, until the store answers again
         self.in_use = 0
         self.answered_at = -1e9  # monotonic seconds of the last answer; long ago when there was none
@@ -207,12 +206,17 @@ class Links:
 
     async def _connect(self, link: _Link) -> None:
         if time.monotonic() < self._not_before:
-            raise refused.ConnectionError("a link could not be made a moment ago")
+            raise self._failure.with_traceback(None)
         try:
             await link.connect()  # type: ignore[no-untyped-call]
-        except STORE_ERRORS:
-            self._not_before = time.monotonic() + CONNECT_PAUSE_S
-            raise
+            # A short command brings the reason of a refusal; a long one without a password just loses its link.
+            await link.send_command("PING", check_health=False)
+            await link.read_response()
+        except STORE_ERRORS as error:
+            # redis-py wraps what it is told while it greets the store: the reason is inside.
+            reason = error.__cause__ if isinstance(error.__cause__, refused.RedisError) else error
+            self._not_before, self._failure = time.monotonic() + CONNECT_PAUSE_S, reason
+            raise reason from None
 
     def _new(self) -> _Link:
         return self._class(

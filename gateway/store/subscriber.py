@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 CONFIRM_S: Final = 5.0  # for the confirmation of one subscription
 SILENCE_S: Final = 2.0  # a link silent for so long is probed
-ECHO_S: Final = 2.0  # a probe must be back within
+ECHO_S: Final = 2.0  # a probe must be back within: a dead link is noticed after SILENCE_S + ECHO_S at the latest
 BACKOFF_S: Final = (0.1, 5.0)  # first and longest pause before a new link, each times 0.5 … 1.5
 AT_ONCE: Final = 1_000  # subscriptions sent in one write
 
@@ -197,15 +197,19 @@ class Subscriber:
             await self._wanted[self._probe].confirmed.wait()
         while True:
             self._echo = anyio.Event()
-            receivers = (await self._links.run([Command(("SPUBLISH", self._probe, b""))]))[0]
-            with anyio.move_on_after(ECHO_S if receivers else 0):
-                await self._echo.wait()
-            self.probed_well = self._echo.is_set()
+            self.probed_well = await self._echoes()
             if not self.probed_well:
+                await self._links.drop_idle()
                 raise LINK_ERRORS[0]("the probe did not come back")
             self._pause = BACKOFF_S[0]
             while (quiet := time.monotonic() - self.heard_at) < SILENCE_S:  # noqa: ASYNC110  # cheaper than an event a message
                 await anyio.sleep(SILENCE_S - quiet)
+
+    async def _echoes(self) -> bool:
+        with anyio.move_on_after(ECHO_S):
+            if (await self._links.run([Command(("SPUBLISH", self._probe, b""))]))[0]:  # else nobody hears it
+                await self._echo.wait()
+        return self._echo.is_set()
 
     def _forget(self) -> None:
         """Nothing is subscribed any more."""

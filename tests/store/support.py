@@ -70,8 +70,8 @@ class Heard:
 
 
 @asynccontextmanager
-async def opened(engine: RunningEngine, **limits: int) -> AsyncIterator[ScriptedStore]:
-    store = open_store(engine.url, Limits(**limits))
+async def opened(engine: RunningEngine, *, url: str = "", **limits: int) -> AsyncIterator[ScriptedStore]:
+    store = open_store(url or engine.url, Limits(**limits))
     assert isinstance(store, ScriptedStore)
     try:
         yield store
