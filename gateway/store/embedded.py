@@ -158,20 +158,23 @@ class EngineProcess:
         """Return once the engine answers.
 
         Raises:
-            EngineError: it ended at once, is too old, or does not answer within `START_S`.
+            EngineError: it cannot be run, ended at once, is too old, or does not answer within `START_S`.
         """
         log_path = self.directory / "engine.log"
         owner = os.getpid()
-        with _log(log_path) as log:
-            self._process = await asyncio.create_subprocess_exec(
-                self.binary,
-                *self._options(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for the gateway, which drains before it stops the engine
-                preexec_fn=(lambda: _die_with(owner)) if _prctl is not None else None,
-            )
+        try:
+            with _log(log_path) as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    self.binary,
+                    *self._options(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is for the gateway, which drains before it stops the engine
+                    preexec_fn=(lambda: _die_with(owner)) if _prctl is not None else None,
+                )
+        except OSError as error:
+            raise EngineError(f"The engine {self.binary} cannot be run: {error.strerror}.") from None
         try:
             with anyio.fail_after(START_S):
                 while (version := await self._version()) is None:

@@ -28,8 +28,6 @@ CONNECT_PAUSE_S: Final = (
 )
 RETRY_AFTER_MS: Final = 1_000  # told with `store_unavailable`
 
-_OPTIONS = {"db", "host", "port", "path", "username", "password", "connection_class"}
-
 Reply = Any
 """What the store answers: bytes, int, None, a list of these, or (inside a list) an exception of redis-py."""
 
@@ -37,6 +35,13 @@ LINK_ERRORS: Final = (refused.ConnectionError, refused.TimeoutError, refused.Inv
 STORE_ERRORS: Final = (refused.RedisError, OSError)
 
 _Link = Connection | SSLConnection | UnixDomainSocketConnection
+
+_LOGIN = {"db", "username", "password"}
+_OPTIONS: dict[type[_Link], set[str]] = {
+    Connection: _LOGIN | {"host", "port"},
+    SSLConnection: _LOGIN | {"host", "port"},
+    UnixDomainSocketConnection: _LOGIN | {"path"},
+}
 
 
 def unavailable(error: BaseException) -> GatewayError:
@@ -73,11 +78,7 @@ class Links:
     """
 
     def __init__(self, url: str, *, deadline_s: float = DEADLINE_S) -> None:
-        self._options: dict[str, Any] = dict(parse_url(url))
-        self._class: type[_Link] = self._options.pop("connection_class", Connection)
-        strange = {name for name in self._options if name not in _OPTIONS and not name.startswith("ssl_")}
-        if strange:
-            raise ValueError(f"unknown option in the store's URL: {', '.join(sorted(strange))}")
+        self._options, self._class = _options(url)
         self._deadline_s = deadline_s
         self._idle: list[_Link] = []
         self._slots = anyio.Semaphore(LINKS_MOST)
@@ -233,6 +234,21 @@ class Links:
             self._told = sentence
             log.warning("store.unavailable", why=sentence, error=type(error).__name__)
         return unavailable(error)
+
+
+def _options(url: str) -> tuple[dict[str, Any], type[_Link]]:
+    """What a link is made with. redis-py's own messages may quote the URL, so none is passed on."""
+    try:
+        options: dict[str, Any] = dict(parse_url(url))
+    except ValueError:
+        raise ValueError("the store's URL cannot be read") from None
+    kind: type[_Link] = options.pop("connection_class", Connection)
+    known = _OPTIONS[kind]
+    if not all(name in known or (kind is SSLConnection and name.startswith("ssl_")) for name in options):
+        raise ValueError(f"the store's URL has an option that is not one of {', '.join(sorted(known))}")
+    if kind is UnixDomainSocketConnection and not options.get("path"):
+        raise ValueError("the store's URL names no socket")
+    return options, kind
 
 
 class Subscription:
