@@ -70,8 +70,8 @@ class Links:
     """At most `LINKS_MOST` links to one store.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`, with user, password and `db` as redis-py reads them and, over TLS, its
-            `ssl_…` options.
+        url: `redis://`, `rediss://` or `unix://`, with user and password as redis-py reads them and, over TLS, its
+            `ssl_…` options. Database 0 only: a channel is the same in all of them.
 
     Raises:
         ValueError: an unknown form or option. The message does not hold the URL.
@@ -246,6 +246,8 @@ def _options(url: str) -> tuple[dict[str, Any], type[_Link]]:
     known = _OPTIONS[kind]
     if not all(name in known or (kind is SSLConnection and name.startswith("ssl_")) for name in options):
         raise ValueError(f"the store's URL has an option that is not one of {', '.join(sorted(known))}")
+    if options.get("db"):
+        raise ValueError("the store's URL names a database: only 0 is used, for messages between nodes know none")
     if kind is UnixDomainSocketConnection and not options.get("path"):
         raise ValueError("the store's URL names no socket")
     return options, kind

@@ -149,6 +149,10 @@ class ScriptedStore:
         quiet = time.monotonic() - self._subscriber.heard_at
         return self._links.well and self._subscriber.confirmed() and quiet < 2 * (SILENCE_S + ECHO_S)
 
+    def links_replaced(self) -> int:
+        """How often the subscription link was lost so far."""
+        return self._subscriber.replaced
+
     async def run(self, listener: Listener, doubt: Doubt, *, started: Callable[[], Awaitable[None] | None]) -> None:
         """Own the subscription link and the sweep. `started` is called at once, whether or not the store is in reach."""
         async with anyio.create_task_group() as tasks:

@@ -13,6 +13,7 @@ from collections import deque
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import structlog
 
 from gateway.core.errors import GatewayError
@@ -28,6 +29,7 @@ CONFIRM_S: Final = 5.0  # for the confirmation of one subscription
 SILENCE_S: Final = 2.0  # a link silent for so long is probed
 ECHO_S: Final = 2.0  # a probe must be back within: a dead link is noticed after SILENCE_S + ECHO_S at the latest
 BACKOFF_S: Final = (0.1, 5.0)  # first and longest pause before a new link, each times 0.5 … 1.5
+TURN_S: Final = 0.005  # messages are handed on for so long before the loop gets its turn
 AT_ONCE: Final = 1_000  # subscriptions sent in one write
 
 
@@ -149,9 +151,13 @@ class Subscriber:
                 await change.wait()
 
     async def _read(self, link: Subscription, listener: Listener) -> None:
+        turn = time.monotonic()
         while True:
-            message = await link.receive()
+            message = await link.receive()  # does not give way while one read of the socket holds more messages
             self.heard_at = time.monotonic()
+            if self.heard_at - turn > TURN_S:
+                await anyio.lowlevel.checkpoint()
+                turn = time.monotonic()
             kind, channel = message[0], message[1]
             if kind == b"smessage":
                 self._deliver(channel, message[2], listener)

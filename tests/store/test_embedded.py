@@ -222,6 +222,8 @@ def test_embedded_means_the_state_directory(monkeypatch: pytest.MonkeyPatch, tmp
         "redis://secret@h?unknown=1",
         "redis://h:port-secret",
         "redis://h?db=secret",
+        "redis://:secret@h/1",
+        "redis://h?ssl_certfile=secret",
         "unix://?db=1&password=secret",
     ],
 )

@@ -1,5 +1,6 @@
 """Names of keys: hostile ids, one slot for a session, many for all."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,14 @@ async def test_br_012_hostile_ids_live_their_whole_life(tmp_path: Path, flavour:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_br_012_no_id_is_told_by_its_keys(name: str) -> None:
     assert all(key.startswith(b"cg:{") and key.count(b"{") == key.count(b"}") == 1 for key in keys_of(name))
+
+
+def test_redis_is_imported_in_one_place_only() -> None:
+    for module in (Path(__file__).parents[2] / "gateway").rglob("*.py"):
+        names = {
+            name.split(".")[0]
+            for node in ast.walk(ast.parse(module.read_bytes()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+        }
+        assert "redis" not in names or module.name == "redis.py", module

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import anyio
+import pytest
+
 from gateway.store import Gone
 from gateway.store.keys import SESSIONS, keys_of
 from tests.engines import Flavour, redis_server
-from tests.store.support import commit, created, opened
+from tests.store.support import WAIT_S, commit, created, opened, running
 
 NAMES = ["a", "a\x20b", "ab", "b", "é", "ﬀ", "\U0001f600", "\U0001f601x"]  # ascending by code point
 
@@ -78,3 +81,19 @@ async def test_a_session_created_again_is_listed(tmp_path: Path, flavour: Flavou
         assert (await store.sessions("", None, 10)).total == 0
         await store.commit("s", commit())
         assert (await store.sessions("", None, 10)).total == 1
+
+
+async def test_the_sweep_ends_what_expired_though_nobody_asks(
+    tmp_path: Path, flavour: Flavour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.scripted.SWEEP_S", 0.01)
+    monkeypatch.setattr("gateway.store.scripted.SWEEP_IDS", 2)
+    async with redis_server(tmp_path, flavour) as engine, opened(engine) as store, running(store) as heard:
+        for number in range(5):
+            await created(store, f"s{number}", ttl_ms=1 if number == 4 else None)
+        await store.watch("s4")
+        with anyio.fail_after(WAIT_S):
+            while await engine.admin.zcard(SESSIONS) != 4:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert await engine.admin.hget(keys_of("s4")[0], "reason") == b"expired"
+        assert heard.doubts == 0

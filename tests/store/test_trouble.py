@@ -130,7 +130,7 @@ async def test_a_killed_link_is_replaced_and_doubted(tmp_path: Path, flavour: Fl
         for already in (0, 1):
             assert await engine.kill_pubsub() == 1
             await heard.wait_for_doubt(already)
-            assert heard.doubts == already + 1
+            assert heard.doubts == store.links_replaced() == already + 1
         for name in names:
             await created(store, name)
         await until(lambda: len(heard.events) == len(names))
