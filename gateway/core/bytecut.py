@@ -31,7 +31,12 @@ def cut(capabilities: bytes, context: bytes, around: int, maximum: int) -> tuple
 
 def _emptied(context: bytes) -> bytes:
     members = _raw.decode(context)
-    return _text({name: b"[]" if bytes(raw).startswith(b"[") else bytes(raw) for name, raw in members.items()})
+    return _text({name: b"[]" if _cuttable(name, bytes(raw)) else bytes(raw) for name, raw in members.items()})
+
+
+def _cuttable(name: str, value: bytes) -> bool:
+    """An array, but not `missing`, which nothing cuts (protocol §5)."""
+    return value.startswith(b"[") and name != "missing"
 
 
 def _text(members: dict[str, bytes]) -> bytes:
@@ -42,7 +47,7 @@ def _context(context: bytes, room: int, maximum: int) -> bytes:
     members = {name: bytes(raw) for name, raw in _raw.decode(context).items()}
     surface: dict[str, Any] = msgspec.json.decode(members.pop("agent_surface"))
     records = [bytes(raw) for raw in _list.decode(members["records"])]
-    others = {name: len(_list.decode(v)) for name, v in members.items() if v.startswith(b"[") and name != "records"}
+    others = {name: len(_list.decode(v)) for name, v in members.items() if _cuttable(name, v) and name != "records"}
     dropped = sum(others.values())
     members["records"] = b"[]"
     for name in others:

@@ -165,10 +165,9 @@ def time_text(ms: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
-def position_text(snapshot: Snapshot) -> bytes:
-    """`"epoch":…,"revision":…,"asOf":…` without braces."""
-    epoch, revision = snapshot.position
-    return b'"epoch":%b,"revision":%d,"asOf":"%b"' % (text(epoch), revision, time_text(snapshot.as_of).encode())
+def revision_text(snapshot: Snapshot) -> bytes:
+    """`"revision":…,"asOf":…` without braces."""
+    return b'"revision":%d,"asOf":"%b"' % (snapshot.position.revision, time_text(snapshot.as_of).encode())
 
 
 def describe(projection: Projection, view: View, publisher: str) -> bytes:
@@ -178,7 +177,8 @@ def describe(projection: Projection, view: View, publisher: str) -> bytes:
         [
             b'{"session":' + text(view.session) + b',"view":"' + view.id().encode() + b'","capabilities":',
             capabilities + b',"capabilitiesTotal":%d,"context":' % len(projection.capabilities),
-            context + b"," + position_text(projection.snapshot) + b',"publisher":' + text(publisher) + b"}",
+            context + b',"epoch":' + text(projection.snapshot.position.epoch) + b",",
+            revision_text(projection.snapshot) + b',"publisher":' + text(publisher) + b"}",
         ]
     )
 
@@ -219,7 +219,8 @@ def _bound(p: Projection) -> int:
     size += sum(len(bytes(raw)) + 6 * len(name) + 16 for name, raw in p.snapshot.state.items())
     size += sum(len(bytes(raw)) + 1 for raw in p.feedback)
     size += sum(6 * (len(c) + len(r or "") + len(reason)) + 64 for c, r, reason in p.unavailable)
-    size += sum(len(bytes(record.fields)) + 3_072 for record in p.records) if p.records else 0
+    for record in p.records:
+        size += len(bytes(record.fields)) + 3_072 + sum(6 * len(name) + 4 for name in record.truncated)
     return size + sum(6 * len(id) + 4 for id in p.ids) + sum(6 * len(id) + 4 for id in p.missing or ())
 
 
