@@ -224,7 +224,14 @@ class _Patch:
         self._check_result()
         parts = self._parts()
         records, scores = self.records.change()
+        if not parts and not records and self._stays(scores):
+            scores = {}
         return Change(parts=parts, records=records, scores=scores)
+
+    def _stays(self, scores: dict[str, int]) -> bool:
+        """Whether every moved record came back to where it was: its neighbours are the same."""
+        old, new = self.old.order, self.records.order
+        return all(old.neighbours(self.old.records[id].score) == new.neighbours(n) for id, n in scores.items())
 
     def _regions(self) -> None:
         at = AT + "/regions"

@@ -58,7 +58,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     feedback: tuple[Feedback, ...]
     unavailable: dict[str, str]
     records_total: int | None
-    scope: dict[str, str]
+    scope: dict[str, str] | None
     records: list[Record]
 
 
@@ -91,7 +91,7 @@ def content(snapshot: SnapshotIn, limits: Limits, dropped: Dropped) -> Steps[Con
         feedback=feedback(snapshot.feedback, at + "/feedback", limits, records, regions, capabilities),
         unavailable=whole,
         records_total=None if snapshot.records_total is UNSET else snapshot.records_total,
-        scope={} if snapshot.scope is UNSET else scope(snapshot.scope, at + "/scope", limits),
+        scope=None if snapshot.scope is UNSET else scope(snapshot.scope, at + "/scope", limits),
         records=list(records.values()),
     )
 
