@@ -15,6 +15,7 @@ from gateway.core.errors import GatewayError, exceeded
 from gateway.core.history import walk_back
 from gateway.core.limits import Limits
 from gateway.core.model import Change, Snapshot, text
+from gateway.core.order import Steps
 from gateway.core.params import (
     Base,
     Changes,
@@ -100,7 +101,11 @@ class Sessions:
         head = b'"view":"%b"' % view.id().encode()
         publisher = b'"publisher":' + text(self.hub.publisher())
         if kinds:
-            told = b'"kind":"invalidated",%b,%b,"reasons":%b,' % (head, self._position(held), observe.reasons_text(kinds))
+            told = b'"kind":"invalidated",%b,%b,"reasons":%b,' % (
+                head,
+                self._position(held),
+                observe.reasons_text(kinds),
+            )
             return self._result(told + publisher)
         if after is None:
             position = self._position(held)
@@ -178,7 +183,11 @@ class Sessions:
         """The steps from `since` to the replica's present, older ones walked back to from the log."""
         for _ in range(CATCH_UPS):
             log = await self.store.log(held.replica.session, since)
-            if isinstance(log, Gone) or log.entries is None or any(e.undo is None or e.redo is None for e in log.entries):
+            if (
+                isinstance(log, Gone)
+                or log.entries is None
+                or any(e.undo is None or e.redo is None for e in log.entries)
+            ):
                 return None
             await self.hub.forward(held, log.position)
             remembered = held.replica.since(log.position.revision)
@@ -218,7 +227,7 @@ class Sessions:
         dropped = ingest.Dropped()
         clean = await sliced(ingest.content(params.snapshot, self.limits, dropped))
 
-        def change(old: Snapshot) -> "model.Steps[Change]":
+        def change(old: Snapshot) -> Steps[Change]:
             return difference(old, clean)
 
         base = _base(params.base)
@@ -229,7 +238,7 @@ class Sessions:
     async def _patch(self, peer: Peer, params: Patch) -> bytes:
         dropped = ingest.Dropped()
 
-        def change(old: Snapshot) -> "model.Steps[Change]":
+        def change(old: Snapshot) -> Steps[Change]:
             return patched(old, params.change, self.limits, dropped)
 
         base = _base(params.base)
@@ -243,7 +252,7 @@ class Sessions:
         cause: Any,
         ttl_ms: int | None,
         message: list[Any],
-        change: Callable[[Snapshot], "model.Steps[Change]"],
+        change: Callable[[Snapshot], Steps[Change]],
         dropped: ingest.Dropped,
         *,
         create: bool,
@@ -299,7 +308,7 @@ class Sessions:
         encoded: bytes,
         cause: str,
         ttl_ms: int | None,
-        change: Callable[[Snapshot], "model.Steps[Change]"],
+        change: Callable[[Snapshot], Steps[Change]],
     ) -> tuple[Position, bool] | None:
         """One try on the replica's present: the position and whether nothing changed; None: try again.
 
@@ -425,4 +434,3 @@ def conflict(position: Position | None) -> GatewayError:
     """`base` does not hold; the current position where there is one."""
     where = {} if position is None else {"epoch": position.epoch, "revision": position.revision}
     return GatewayError("conflict", "The base is not the current position; describe again.", **where)
-
