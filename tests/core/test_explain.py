@@ -49,6 +49,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "patch": {
         "session": "s",
         "base": "any",
+        "cause": {"kind": "data"},
         "change": {
             "page": PAGE,
             "state": {"set": {"a": 1}, "unset": ["b"]},
