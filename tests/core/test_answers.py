@@ -21,7 +21,8 @@ from tests.oracle import session as oracle
 from tests.oracle import strategies
 
 TARGET = view.Target("default", "unix:///run/store.sock")
-VALIDATORS = {name: jsonschema_rs.Draft202012Validator(schema) for name, schema in schemas.schemas().items()}
+SCHEMAS = schemas.schemas()
+VALIDATORS = {name: jsonschema_rs.Draft202012Validator(schema) for name, schema in SCHEMAS.items()}
 TINY = Limits(response_bytes=2_048, after_bytes=2**20)
 
 
@@ -29,8 +30,7 @@ def check(name: str, text: bytes) -> None:
     """The text is valid under the schema, and its members stand as the schema's properties do."""
     value = json.loads(text)
     VALIDATORS[name].validate(value)
-    schema = schemas.schemas()[name]
-    check_order(value, schema, schema["$defs"])
+    check_order(value, SCHEMAS[name], SCHEMAS[name]["$defs"])
 
 
 def check_order(value: Any, schema: dict[str, Any], defs: dict[str, Any]) -> None:
