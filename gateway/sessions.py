@@ -13,7 +13,7 @@ from gateway.core import ingest, model, observe
 from gateway.core.change import difference, patched
 from gateway.core.errors import GatewayError, exceeded
 from gateway.core.history import walk_back
-from gateway.core.limits import Limits
+from gateway.core.limits import SESSIONS_TOLD, Limits
 from gateway.core.model import Change, Snapshot, text
 from gateway.core.order import Steps
 from gateway.core.params import (
@@ -206,10 +206,12 @@ class Sessions:
 
     async def _sessions(self, peer: Peer, params: SessionsParams) -> bytes:
         cursor = None if isinstance(params.cursor, UnsetType) else params.cursor
-        listing = await self.store.sessions(params.prefix, cursor, params.limit)
+        told = min(SESSIONS_TOLD, self.limits.sessions_page)
+        limit = told if isinstance(params.limit, UnsetType) else params.limit
+        listing = await self.store.sessions(params.prefix, cursor, limit)
         publisher = self.hub.publisher()
-        told = [_listed(*session, publisher) for session in listing.sessions]
-        members = b'"sessions":' + msgspec.json.encode(told)
+        listed = [_listed(*session, publisher) for session in listing.sessions]
+        members = b'"sessions":' + msgspec.json.encode(listed)
         if listing.next is not None:
             members += b',"next":' + text(listing.next)
         return self._result(members + b',"total":%d' % listing.total)
