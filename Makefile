@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 
 help:
 	@echo "make install   make .venv with the gateway, the embedded engine and the tools"
-	@echo "make demo      the departures board on an embedded store (SPEED=… minutes of the day a second)"
+	@echo "make demo      the departures board on an embedded store (SPEED=60: a minute of the day each second)"
 	@echo "make test      the tests, property tests with 500 examples each"
 	@echo "make check     lint, format, types, schemas"
 	@echo "make faults    the fault tests alone: links cut, store restarted and emptied"
