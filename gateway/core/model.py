@@ -107,7 +107,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     feedback: tuple[Feedback, ...] = ()
     unavailable: dict[str, str] = {}
     records_total: int | None = None
-    scope: dict[str, str] = {}
+    scope: dict[str, str] | None = None
     records: Map[str, Record] = Map()
     order: Order = Order()
     blocked: Map[tuple[str, str], int] = Map()
@@ -124,7 +124,7 @@ PARTS: Final[dict[str, Any]] = {
     "feedback": tuple[Feedback, ...],
     "unavailable": dict[str, str],
     "records_total": int | None,
-    "scope": dict[str, str],
+    "scope": dict[str, str] | None,
 }
 """The small parts by name, and their stored types."""
 
@@ -162,7 +162,7 @@ _part_decoders: dict[str, Any] = {
     "feedback": msgspec.json.Decoder(tuple[Feedback, ...]),
     "unavailable": msgspec.json.Decoder(dict[str, str]),
     "records_total": msgspec.json.Decoder(int | None),
-    "scope": msgspec.json.Decoder(dict[str, str]),
+    "scope": msgspec.json.Decoder(dict[str, str] | None),
 }
 
 

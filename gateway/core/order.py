@@ -120,6 +120,15 @@ class Order:
         places = self._blocks[index].places
         return places[bisect_left(places, (score + 1,))].score
 
+    def neighbours(self, score: int) -> tuple[str | None, str | None]:
+        """Ids of the records right before and right behind the one at `score`."""
+        low, high = self.before(score), self.behind(score)
+        return None if low is None else self._at(low).id, None if high is None else self._at(high).id
+
+    def _at(self, score: int) -> Place:
+        places = self._blocks[bisect_left(self._lasts, score)].places
+        return places[bisect_left(places, (score,))]
+
     def around(self, score: int, reach: int) -> list[Place]:
         """The places of the `2 * reach` blocks around `score`, ascending."""
         index = bisect_left(self._lasts, score)
