@@ -468,12 +468,10 @@ async def test_leaving_a_watch_closes_its_connection() -> None:
         await left.wait()
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 30)), max_size=20), st.floats(0, 1000), st.floats(0, 1000))
-def test_back_off_is_full_jitter_within_its_bounds(
-    steps: list[tuple[float, float]], asked: float, jitter: float
-) -> None:
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 30)), max_size=20), st.floats(0, 1000), st.floats(0, 1000))
+def test_back_off_is_full_jitter_within_its_bounds(steps: list[tuple[float, int]], asked: float, jitter: float) -> None:
     """Waits are within [0, 500 ms · 2ⁿ], never above 20 s, and begin anew only after a stable time."""
-    now, chance_now = 0.0, 0.0
+    now, chance_now = 0, 0.0
     back_off = BackOff(lambda: chance_now, lambda: now)
     failures = 0
     for chance, works_s in steps:
