@@ -43,7 +43,7 @@ def _faults(value: Any, type: inspect.Type, path: str) -> Iterator[GatewayError]
         yield from _member_faults(value, type, path)
     elif isinstance(type, inspect.DictType):
         for name, member in value.items():
-            at = f"{path}/{_escape(name)}"
+            at = f"{path}/{escape(name)}"
             yield from _faults(name, type.key_type, at)
             yield from _faults(member, type.value_type, at)
     elif isinstance(type, inspect.ListType):
@@ -60,7 +60,7 @@ def _faults(value: Any, type: inspect.Type, path: str) -> Iterator[GatewayError]
 def _member_faults(value: dict[str, Any], type: inspect.StructType, path: str) -> Iterator[GatewayError]:
     fields = {field.encode_name: field for field in type.fields}
     for name, member in value.items():
-        at = f"{path}/{_escape(name)}"
+        at = f"{path}/{escape(name)}"
         if name in fields:
             yield from _faults(member, fields[name].type, at)
         elif type.forbid_unknown_fields:
@@ -175,7 +175,8 @@ def _range(least: int | None, most: int | None, unit: str) -> str:
     return (f" of at most {most} {unit}" if least is None else f" of {least} to {most} {unit}").rstrip()
 
 
-def _escape(name: str) -> str:
+def escape(name: str) -> str:
+    """A name as one part of a JSON Pointer (RFC 6901 §3)."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
