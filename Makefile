@@ -50,6 +50,7 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/context-gateway schemas --check
 
 schemas: install
 	$(BIN)/context-gateway schemas

@@ -1,5 +1,6 @@
 """The command `context-gateway`; nothing imports it."""
 
+import contextlib
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,7 +18,6 @@ from gateway.cli.answers import (
     CommandError,
     answer,
     command_error,
-    stdout_is_gone,
     tell,
     wants_json,
 )
@@ -35,9 +35,6 @@ class Commands(click.Group):
             status = super().main(arguments, *rest, **(options | {"standalone_mode": False}))
         except (click.Abort, KeyboardInterrupt):
             status = INTERRUPTED
-        except BrokenPipeError:
-            stdout_is_gone()
-            status = DONE
         except Exception as error:
             status = fail(error, as_json=wants_json(arguments))
         sys.exit(status if isinstance(status, int) else DONE)
@@ -49,10 +46,10 @@ def fail(error: Exception, *, as_json: bool) -> int:
     if told.status == BUG and not isinstance(error, CommandError):
         traceback.print_exception(error)
     if as_json:
-        try:
+        with contextlib.suppress(click.exceptions.Exit):  # nobody reads: the status still tells
             answer({"error": told.error}, compact=True)
-        except BrokenPipeError:
-            stdout_is_gone()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        tell(error.format_message())
     suggestion = told.error.get("suggestion")
     tell(f"context-gateway: {told}" + (f"\n{suggestion}" if suggestion else ""))
     return told.status

@@ -133,17 +133,21 @@ def wants_json(arguments: list[str]) -> bool:
 
 
 def answer(result: dict[str, Any], *, compact: bool) -> None:
-    """Write one JSON value and its newline to stdout at once, UTF-8 whatever the locale says."""
+    """Write one JSON value and its newline to stdout at once, UTF-8 whatever the locale says.
+
+    Raises:
+        click.exceptions.Exit: with status 0, quietly, when nobody reads stdout any more.
+    """
     text = msgspec.json.encode(result)
     if not compact:
         text = msgspec.json.format(text, indent=2)
-    sys.stdout.buffer.write(text + b"\n")
-    sys.stdout.buffer.flush()
-
-
-def stdout_is_gone() -> None:
-    """Nobody reads any more: what the interpreter still writes at its end goes nowhere, without a complaint."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        sys.stdout.buffer.write(text + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # What the interpreter still flushes at its end goes nowhere, without a complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(DONE) from None
 
 
 def retarget(message: dict[str, Any], source: Source, *, dispensed: bool = False) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Commands that talk to a gateway: describe, changes, watch, sessions; publish, patch, end."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
@@ -24,12 +25,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def session_id(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """An argument that is text; what is no UTF-8 came in as lone surrogates."""
+    """An argument that is UTF-8 text, in a locale without it too (its bytes come in as lone surrogates there)."""
     try:
-        value.encode()
-    except UnicodeEncodeError:
+        return os.fsencode(value).decode() if re.search("[\ud800-\udfff]", value) else value
+    except UnicodeError:
         raise click.BadParameter("It is no UTF-8 text.") from None
-    return value
 
 
 def view_options(command: F) -> F:
