@@ -4,7 +4,7 @@ The file is `$XDG_CONFIG_HOME/context-gateway/config.toml` (`~/.config/…` with
 names. Its keys are the names of `Settings`' members, with a table `[limits]` under the wire names of protocol §10. A key
 that is not served, or a bad value, is a `SettingsError` that names the setting and never the value.
 
-Secrets stand in files of their own (`db_password_file`); one inside an address is refused.
+No secret stands in an address: one inside it is refused.
 """
 
 import ipaddress
@@ -26,13 +26,15 @@ URL_DEFAULT: Final = "ws://127.0.0.1:8787"
 WS_PATH: Final = "/v1/ws"  # protocol §2
 LABEL_CHARS: Final = 200  # of `store_label`; it stands in every answer
 CONFIG_BYTES: Final = 65_536  # of the file; it holds settings, not data
-STORE_SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "embedded")
+STORE_SCHEMES: Final = ("redis", "rediss", "unix", "embedded")
+STORE_FORMS_LATER: Final = ("redis+sentinel:", "redis+cluster:")
 LATER: Final = {
     "workers": "One worker per process is served so far.",
     "auth": "Only auth none is served so far, on a loopback address.",
     "jwt_key": "Tokens are not served yet.",
     "jwks": "Tokens are not served yet.",
     "token_file": "Tokens are not served yet.",
+    "db_password_file": "A store with a password is not served yet.",
 }
 """Settings of cli.md that are refused, never taken and ignored, until they are served."""
 
@@ -51,7 +53,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         host, port: the address `serve` and `demo` listen on; port 0 takes a free one.
         db, db_source: the store's address and the layer that named it.
-        db_password_file: read at every connect to the store.
         url, url_source: the gateway that commands talk to, and the layer that named it.
         auth, workers: `none` and 1; anything else is refused so far.
         origins: what `Origin` may be beside the listening addresses.
@@ -64,7 +65,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8787
     db: str = "embedded:"
     db_source: Source = "default"
-    db_password_file: Path | None = None
     url: str = URL_DEFAULT
     url_source: Source = "default"
     auth: Literal["none"] = "none"
@@ -208,20 +208,20 @@ def split_url(name: str, value: Any, schemes: tuple[str, ...]) -> SplitResult:
     """An address without a secret."""
     try:
         parts = urlsplit(text(name, value))
-        password = parts.password
-        if "," not in parts.netloc:  # lists of Sentinel and Cluster hosts have a port each
-            _ = parts.port
+        password, _ = parts.password, parts.port
     except ValueError:
         refuse(name, f"an address that begins with {' or '.join(schemes)}")
     if parts.scheme not in schemes:
         refuse(name, f"an address that begins with {' or '.join(schemes)}")
     if password is not None or any("password" in key.lower() for key, _ in parse_qsl(parts.query)):
-        raise SettingsError(name, "An address holds no secret; name a file with db_password_file.")
+        raise SettingsError(name, "An address holds no secret.")
     return parts
 
 
 def store_url(name: str, value: Any) -> str:
-    """`redis:// rediss:// unix:// redis+sentinel:// redis+cluster://`, or `embedded:` with an absolute directory."""
+    """`redis:// rediss:// unix://`, or `embedded:` with an absolute directory or none."""
+    if text(name, value).startswith(STORE_FORMS_LATER):
+        raise SettingsError(name, "Sentinel and Cluster are not served yet.")
     parts = split_url(name, value, STORE_SCHEMES)
     if parts.scheme == "embedded":
         if parts.netloc or (parts.path and not parts.path.startswith("/")):
@@ -246,7 +246,6 @@ CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "host": text,
     "port": port,
     "db": store_url,
-    "db_password_file": file_path,
     "url": gateway_url,
     "origins": origins,
     "store_label": label,
