@@ -327,9 +327,9 @@ class _Patch:
             cut = set(known.truncated)
             if known.region != home.id:
                 stale = {name: msgspec.json.decode(raw) for name, raw in values.items() if name not in item.fields}
-                values, now_cut = ingest.fields(stale, home, self.dropped)
+                values, now_cut = ingest.fields(stale, home, at, self.dropped)
                 cut = (cut & set(values)) | now_cut
-        new, now_cut = ingest.fields(item.fields, home, self.dropped)
+        new, now_cut = ingest.fields(item.fields, home, at, self.dropped)
         values |= new
         for name in item.unset:
             values.pop(name, None)

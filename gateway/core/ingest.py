@@ -28,6 +28,7 @@ from gateway.core.params import (
 )
 
 ARGUMENTS_DEFAULT = {"additionalProperties": False, "type": "object"}
+PLACEHOLDER = "$placeholder"
 INTEGRAL = float(2**53)
 
 
@@ -293,7 +294,7 @@ def record(given: RecordIn, at: str, regions: Mapping[str, Region], limits: Limi
     home = regions.get(given.region)
     if home is None:
         raise invalid(at + "/region", "the id of a region of the snapshot")
-    values, cut = fields(given.fields, home, dropped)
+    values, cut = fields(given.fields, home, at, dropped)
     return finished(given.id, home.id, values, cut, at, limits)
 
 
@@ -320,7 +321,14 @@ def record_text(record: Record) -> bytes:
     return head + b"}"
 
 
-def fields(given: Mapping[str, Any], home: Region, dropped: Dropped) -> tuple[dict[str, Any], set[str]]:
+def holds_placeholder(value: Any) -> bool:
+    """Whether an object at any depth has the member only the gateway may write (protocol §6, `placeholder`)."""
+    if isinstance(value, dict):
+        return PLACEHOLDER in value or any(holds_placeholder(item) for item in value.values())
+    return isinstance(value, list) and any(holds_placeholder(item) for item in value)
+
+
+def fields(given: Mapping[str, Any], home: Region, at: str, dropped: Dropped) -> tuple[dict[str, Any], set[str]]:
     """Declared fields with clean values, and the names of those whose text was cut."""
     declared = {field.name: field.max_chars for field in home.fields}
     values: dict[str, Any] = {}
@@ -330,6 +338,8 @@ def fields(given: Mapping[str, Any], home: Region, dropped: Dropped) -> tuple[di
         if chars is None:
             dropped.undeclared(home.id, name)
             continue
+        if holds_placeholder(value):
+            raise invalid(f"{at}/fields/{escaped(name)}", f"a value without a member {PLACEHOLDER}")
         values[name], was_cut = clean(value, chars)
         if was_cut:
             cut.add(name)

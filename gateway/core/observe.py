@@ -108,6 +108,11 @@ def ranked(kinds: Iterable[str]) -> list[str]:
     return sorted(kinds, key=ORDER.index)
 
 
+def reasons_text(kinds: Iterable[str]) -> bytes:
+    """Required reasons as told."""
+    return msgspec.json.encode([{"kind": kind, "required": True} for kind in ranked(kinds)])
+
+
 def invalidated_params(view: View, projection: Projection, kinds: Iterable[str], publisher: str | None = None) -> bytes:
     """The params of `invalidated`: required reasons, or `publisher` with its new value."""
     told: list[dict[str, Any]] = [{"kind": kind, "required": kind != "publisher"} for kind in ranked(kinds)]

@@ -83,11 +83,15 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """The revisions behind a position, ascending and gapless up to `position`; None: the log does not reach back."""
+    """The revisions behind a position, ascending and gapless up to `position`; None: the log does not reach back.
+
+    `digest`: of the message that made `position`, for telling a repeat from a conflict.
+    """
 
     position: Position
     as_of: int
     entries: list[Entry] | None
+    digest: bytes
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -140,8 +144,11 @@ class Store(Protocol):
         ...
 
     async def log(self, session: str, since: Position) -> Log | Gone: ...
-    async def check(self, session: str) -> Position | Gone:
-        """The current position; begins a new epoch or ends an expired session where due."""
+    async def check(self, session: str, ttl_ms: int | None = None) -> Position | Gone:
+        """The current position; begins a new epoch or ends an expired session where due.
+
+        `ttl_ms`: the session's from now on, counted from its last revision; None keeps it.
+        """
         ...
 
     async def sessions(self, prefix: str, after: str | None, limit: int) -> Listing: ...

@@ -1,4 +1,4 @@
-"""Hypothesis strategies over `invent`: each draws a size and a seed and builds the rest, so large examples stay cheap.
+"""Hypothesis strategies over `invent` and `alter`: each draws a size and a seed and builds the rest, so large examples stay cheap.
 
 Shrinking works on the size, the list of operations and the seed.
 """
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.limits import Limits
 
-from . import invent
+from . import alter, invent
 from .plain import Object
 from .sight import Scope
 
@@ -41,7 +41,7 @@ def snapshots(draw: st.DrawFn, limits: Limits = DEFAULT, sizes: st.SearchStrateg
 
 def operations() -> st.SearchStrategy[list[str]]:
     """Which kinds of operation one change is made of, mostly one or two."""
-    names = st.sampled_from(list(invent.OPERATIONS))
+    names = st.sampled_from(list(alter.OPERATIONS))
     return st.one_of(st.lists(names, min_size=1, max_size=2), st.lists(names, min_size=1, max_size=6))
 
 
@@ -51,7 +51,7 @@ def change_for(
 ) -> Object:
     """Params of a valid `patch` of this state: `session.patch` never refuses them under these limits."""
     chosen = draw(operations() if kinds is None else kinds)
-    return invent.change(Random(draw(SEEDS)), state, chosen, limits)
+    return alter.change(Random(draw(SEEDS)), state, chosen, limits)
 
 
 def views_for(state: Object, limits: Limits = DEFAULT) -> st.SearchStrategy[Object]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.core.limits import Limits
 
-from . import invent
+from . import alter, invent
 from .plain import canonical
 from .session import patch, publish, unchanged
 from .strategies import SMALL, change_for, snapshots
@@ -34,9 +34,9 @@ def test_every_operation_changes_something_now_and_then() -> None:
     for seed in range(60):
         rng = Random(seed)
         state = publish(invent.snapshot(rng, 30, SMALL), SMALL)
-        for name in invent.OPERATIONS:
-            after = patch(state, invent.change(rng, state, [name], SMALL), SMALL)
+        for name in alter.OPERATIONS:
+            after = patch(state, alter.change(rng, state, [name], SMALL), SMALL)
             effective[name] += not unchanged(state, after)
     assert effective["edit_nothing"] == 0
-    for name in invent.OPERATIONS.keys() - {"edit_nothing"}:
+    for name in alter.OPERATIONS.keys() - {"edit_nothing"}:
         assert effective[name] > 5, (name, effective)
