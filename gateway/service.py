@@ -9,12 +9,12 @@ from gateway.frames import Frame
 class Peer(Protocol):
     """One connection, as the hub sees it.
 
-    `name`: the connection's id, told in `hello`. `views`: ids of the views this connection has subscribed; the service
-    alone writes it.
+    `name`: the connection's id, told in `hello`. `views`: the views this connection has subscribed, id → session; the
+    service alone writes it.
     """
 
     name: str
-    views: set[str]
+    views: dict[str, str]
 
     def deliver(self, frame: Frame) -> bool:
         """Write a shared frame now, in order, without blocking.

@@ -6,6 +6,8 @@ raised inside the gateway is a bug: the connection answers `internal` and the tr
 
 from typing import Any, Final, NamedTuple
 
+from gateway.core.params import WRITES
+
 
 class Kind(NamedTuple):
     """What protocol §3 fixes for one kind."""
@@ -21,7 +23,7 @@ KINDS: Final[dict[str, Kind]] = {
     "duplicate_id": Kind(-32600, "permanent", False),
     "unknown_method": Kind(-32601, "permanent", False),
     "invalid_params": Kind(-32602, "permanent", False),
-    "internal": Kind(-32603, "transient", False),  # of a method that writes: ambiguous
+    "internal": Kind(-32603, "transient", True),  # of a method that writes: see `internal`
     "unauthorized": Kind(2001, "permanent", False),
     "forbidden": Kind(2002, "permanent", False),
     "unknown_session": Kind(2003, "permanent", False),
@@ -69,3 +71,9 @@ def exceeded(limit: str, maximum: int, given: int, **data: Any) -> GatewayError:
     return GatewayError(
         "limit_exceeded", "A limit is exceeded; nothing was done.", limit=limit, maximum=maximum, given=given, **data
     )
+
+
+def internal(method: str | None) -> GatewayError:
+    """`internal`, a bug of ours; of a method that writes nobody knows whether it took effect. None: of no known method."""
+    unclear = {"errorClass": "ambiguous", "retryable": False} if method in WRITES else {}
+    return GatewayError("internal", "The gateway failed to answer; this is a bug of the gateway.", **unclear)

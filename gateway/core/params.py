@@ -13,9 +13,24 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.core.limits import ID_CHARS, RECORDS_ASKED, REVISION_MAX
 
 NO_CONTROLS = "^(?![\\s\\S]*[\\u0000-\\u001f\\u007f])"
-Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=ID_CHARS, pattern=NO_CONTROLS)]
+# A description is also what `explain` tells as `expected`.
+Id: TypeAlias = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=ID_CHARS,
+        pattern=NO_CONTROLS,
+        description=f"an id: a text of 1 to {ID_CHARS} characters, none of them a control character",
+    ),
+]
 FieldName: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=ID_CHARS, pattern="^(?![\\s\\S]*[\\u0000-\\u001f\\u007f.=!~,])")
+    str,
+    Meta(
+        min_length=1,
+        max_length=ID_CHARS,
+        pattern="^(?![\\s\\S]*[\\u0000-\\u001f\\u007f.=!~,])",
+        description=f"a field name: a text of 1 to {ID_CHARS} characters, no control character and none of . = ! ~ ,",
+    ),
 ]
 Epoch: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 Revision: TypeAlias = Annotated[int, Meta(ge=1, le=REVISION_MAX)]
@@ -267,9 +282,11 @@ class Unsubscribe(Closed, frozen=True, kw_only=True):
 
 
 class Sessions(Closed, frozen=True, kw_only=True):
+    """`limit` absent: `limits.SESSIONS_TOLD`, or `limits.sessionsPage` where that is less."""
+
     prefix: Annotated[str, Meta(max_length=ID_CHARS)] = ""
     cursor: Annotated[str, Meta(min_length=1, max_length=4 * ID_CHARS)] | UnsetType = UNSET
-    limit: Positive = 50
+    limit: Positive | UnsetType = UNSET
 
 
 class Publish(Closed, frozen=True, kw_only=True):

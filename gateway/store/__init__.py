@@ -24,8 +24,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
     `as_of`: ms since the Unix epoch, never before an earlier revision's. `parts`: small parts by name (page, regions,
     …). `records`: id → encoded record, in no order. `scores`: id → place, of every record; ascending scores are the
-    publisher's order. `digest`: of the last accepted message; a new epoch keeps it, so that a retry across a restart of
-    the store still finds its commit. `ttl_ms`: from the last revision.
+    publisher's order. `digest`: of the message that made this revision, empty where none did (a new epoch over an old
+    snapshot: what names the old epoch is no repeat). `ttl_ms`: from the last revision.
     """
 
     position: Position
@@ -100,11 +100,15 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """The revisions behind a position, ascending and gapless up to `position`; None: the log does not reach back."""
+    """The revisions behind a position, ascending and gapless up to `position`; None: the log does not reach back.
+
+    `digest`: of the message that made `position`, for telling a repeat from a conflict.
+    """
 
     position: Position
     as_of: int
     entries: list[Entry] | None
+    digest: bytes
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -166,8 +170,11 @@ class Store(Protocol):
         """What followed `since`. `entries` None: another epoch, a position not reached yet, or not kept any more."""
         ...
 
-    async def check(self, session: str) -> Position | Gone:
-        """The current position; begins a new epoch or ends an expired session where due."""
+    async def check(self, session: str, ttl_ms: int | None = None) -> Position | Gone:
+        """The current position; begins a new epoch or ends an expired session where due.
+
+        `ttl_ms`: the session's from now on, counted from its last revision; None keeps it.
+        """
         ...
 
     async def sessions(self, prefix: str, after: str | None, limit: int) -> Listing:

@@ -90,12 +90,14 @@ class ScriptedStore:
         if reply[0] == b"gone":
             return Gone(reply[1].decode())
         position = Position(reply[1].decode(), int(reply[2]))
-        entries = [_entry(name, fields) for name, fields in reply[5]] if reply[4] == b"1" else None
-        return Log(position, int(reply[3]), entries)
+        entries = [_entry(name, fields) for name, fields in reply[6]] if reply[5] == b"1" else None
+        return Log(position, int(reply[3]), entries, reply[4])
 
-    async def check(self, session: str) -> Position | Gone:
+    async def check(self, session: str, ttl_ms: int | None = None) -> Position | Gone:
         """One script; the list of sessions is mended where it says otherwise."""
-        replies = await self._links.run([_check(session, page=False), Command(("ZSCORE", SESSIONS, session))])
+        replies = await self._links.run(
+            [_check(session, page=False, ttl_ms=ttl_ms), Command(("ZSCORE", SESSIONS, session))]
+        )
         reply, listed = replies[0], replies[1] is not None
         if reply[0] == b"gone":
             if listed:
@@ -242,8 +244,8 @@ class ScriptedStore:
         return args
 
 
-def _check(session: str, *, page: bool) -> Call:
-    return Call(CHECK, keys_of(session), [new_epoch(), "1" if page else "0"])
+def _check(session: str, *, page: bool, ttl_ms: int | None = None) -> Call:
+    return Call(CHECK, keys_of(session), [new_epoch(), "1" if page else "0", "" if ttl_ms is None else ttl_ms])
 
 
 def _moved(reply: Reply) -> Moved:

@@ -88,7 +88,9 @@ async def test_a_restart_begins_a_new_epoch(tmp_path: Path, flavour: Flavour) ->
         assert await engine.admin.exists(keys_of("s")[3]) == 0
         log = await store.log("s", Position(first.epoch, 1))
         assert not isinstance(log, Gone) and log.entries is None and log.position == renewed
+        assert log.digest == b""
         assert await store.commit("s", commit(first, b"d3")) == Moved(renewed)
+        assert await store.commit("s", commit(first, b"d2")) == Moved(renewed)  # it names another history
         answer = await store.commit("s", commit(renewed, b"d3"))
         assert isinstance(answer, Committed) and answer.position == Position(renewed.epoch, 2)
 
@@ -103,7 +105,7 @@ async def test_the_log_gives_what_is_behind_a_position_and_nothing_else(tmp_path
         two, three = log.entries
         assert (two.revision, two.cause, two.redo, two.undo) == (2, "two", b"r2", b"u2")
         assert (three.revision, three.cause, three.redo, three.undo) == (3, "three", None, None)
-        assert (log.position, log.as_of) == (Position(first.epoch, 3), three.as_of)
+        assert (log.position, log.as_of, log.digest) == (Position(first.epoch, 3), three.as_of, b"d3")
         reached = await store.log("s", log.position)
         assert not isinstance(reached, Gone) and reached.entries == []
         for elsewhere in (Position(first.epoch, 4), Position("another", 1), Position(first.epoch, 2**53 - 1)):
@@ -212,6 +214,10 @@ async def test_a_revision_prolongs_and_keeps_the_ttl(tmp_path: Path, flavour: Fl
         await store.commit("s", commit(first, b"d2", ttl_ms=100_000, **records(1)))
         assert 90_000 < await left() <= 100_000
         await store.commit("s", commit(Position(first.epoch, 2), b"d3"))
+        assert 90_000 < await left() <= 100_000
+        await store.check("s", 50_000)
+        assert 40_000 < await left() <= 50_000
+        await store.check("s", 100_000)
         assert 90_000 < await left() <= 100_000
         for key in keys_of("s"):
             assert 3_690_000 < await engine.admin.pttl(key) <= 3_700_000

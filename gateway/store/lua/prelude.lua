@@ -67,9 +67,9 @@ local function current()
   if replid ~= m.replid then
     redis.call('UNLINK', LOG)
     m.epoch, m.revision, m.asOf, m.replid = ARGV[1], 1, math.max(NOW, m.asOf), replid
-    m.logBytes, m.oldest = 0, m.asOf
+    m.logBytes, m.oldest, m.digest = 0, m.asOf, '' -- what names the old epoch is no repeat
     redis.call('HSET', META, 'epoch', m.epoch, 'revision', '1', 'asOf', text(m.asOf), 'replid', replid,
-      'logBytes', '0', 'oldest', text(m.asOf))
+      'digest', '', 'logBytes', '0', 'oldest', text(m.asOf))
     tell('renewed ' .. m.epoch .. ' 1 ' .. text(m.asOf) .. '\n')
   end
   return m
