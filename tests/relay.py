@@ -10,11 +10,18 @@ import anyio.abc
 
 
 class Relay:
-    """`url` stands for the engine's. Links made so far can be made silent; the next answer can be lost."""
+    """`url` stands for the engine's. Links made so far can be made silent; the next answer can be lost.
+
+    `requests` and `answers` are gates: what comes while one is not set waits for it.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.links = 0
+        self.requests = anyio.Event()
+        self.requests.set()
+        self.answers = anyio.Event()
+        self.answers.set()
         self._lose_after = b""
         self._silent_below = 0
 
@@ -36,12 +43,14 @@ class Relay:
             async for data in link:
                 if self._lose_after and self._lose_after in data:
                     self._lose_after, lost = b"", True
+                await self.requests.wait()
                 if number >= self._silent_below:
                     await engine.send(data)
             scope.cancel()
 
         async def answer(scope: anyio.CancelScope) -> None:
             async for data in engine:
+                await self.answers.wait()
                 if lost:
                     break
                 if number >= self._silent_below:

@@ -256,6 +256,54 @@ async def test_br_006_watched_again_is_never_deaf(tmp_path: Path) -> None:
         assert heard.doubts == 0
 
 
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_br_006_only_the_latest_subscription_counts(tmp_path: Path, confirmed: bool) -> None:
+    channel = keys_of("s")[0][:-5]
+
+    async def subscribers(engine: RunningEngine, count: int) -> None:
+        with anyio.fail_after(WAIT_S):
+            while (await engine.admin.pubsub_shardnumsub(channel))[0][1] != count:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+    async with (
+        redis_server(tmp_path) as engine,
+        relayed(engine.url, tmp_path) as relay,
+        opened(engine, url=relay.url) as store,
+        opened(engine) as other,
+        running(store) as heard,
+    ):
+        await until(store.ready)
+        if confirmed:
+            await store.watch("s")
+            await store.unwatch("s")
+        else:
+            relay.answers = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(store.watch, "s")
+                await subscribers(engine, 1)
+                tasks.cancel_scope.cancel()
+        await subscribers(engine, 0)
+        relay.requests = anyio.Event()  # the new subscription does not reach the store …
+        watching = True
+
+        async def watch() -> None:
+            nonlocal watching
+            await store.watch("s")
+            watching = False
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await anyio.wait_all_tasks_blocked()
+            relay.answers.set()  # … while the answers to the former ones come
+            await until(lambda: len(store._subscriber._unanswered) == 1)
+            await anyio.wait_all_tasks_blocked()
+            assert watching
+            relay.requests.set()
+        await created(other)
+        await heard.wait_for(Changed)
+        assert heard.doubts == 0
+
+
 async def test_br_006_one_of_two_watchers_leaves(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as engine, opened(engine) as store, running(store) as heard:
         await store.watch("s")
