@@ -78,7 +78,12 @@ class Order:
             done = index + 1
             gone, come = edits[index]
             old = self._blocks[index].places if self._blocks else ()
-            blocks += _blocks(sorted([place for place in old if place.score not in gone] + come))
+            places = sorted([place for place in old if place.score not in gone] + come)
+            if (
+                blocks and len(blocks[-1].places) + len(places) <= BLOCK
+            ):  # or removals would leave ever more tiny blocks
+                places = [*blocks.pop().places, *places]
+            blocks += _blocks(places)
             yield
         blocks += self._blocks[done:]
         return Order(blocks)
