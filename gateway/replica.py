@@ -6,7 +6,7 @@ owns opening, healing and timers; it calls `advance`, `end`, `due`.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from gateway.core import observe
 from gateway.core.limits import Limits
 from gateway.core.messages import notification
-from gateway.core.model import Snapshot
+from gateway.core.model import Snapshot, differing
+from gateway.core.order import finish
 from gateway.core.position import Position
 from gateway.core.view import Projection, Target, View, describe, project
 from gateway.frames import Frame
@@ -204,17 +205,28 @@ class Replica:
 
     def _tell_after(self, live: LiveView, watcher: Watcher, frames: dict[frozenset[str], Frame], now: float) -> None:
         assert watcher.base is not None
-        if watcher.held > 1 and (kinds := observe.reasons(watcher.base, live.projection, "", (), self.limits)):
-            self._invalidate(live, watcher, kinds, frames, now)  # too much together, though no revision alone was
-            return
-        frame = live.after(watcher.base, watcher.cause, self.limits)
+        kinds = self._merged_reasons(live, watcher.base) if watcher.held > 1 else frozenset()
+        frame = None if kinds else live.after(watcher.base, watcher.cause, self.limits)
         if frame is None:
-            self._invalidate(live, watcher, {"insufficient"}, frames, now)
+            self._invalidate(live, watcher, kinds or {"insufficient"}, frames, now)
         elif watcher.peer.deliver(frame):
             watcher.base, watcher.held, watcher.cause, watcher.last_sent = live.projection, 0, "", now
             self.metrics.afters.inc()
         else:
             self._fall_behind(watcher, set())
+
+    def _merged_reasons(self, live: LiveView, base: Projection) -> frozenset[str]:
+        """Reasons that several revisions together give although none of them did: too many ids moved, say (§6.3)."""
+        touched = self._touched_since(base.snapshot)
+        return observe.reasons(base, live.projection, "", touched, self.limits)
+
+    def _touched_since(self, base: Snapshot) -> Iterator[str]:
+        """Ids of the records that differ from `base`, and maybe of others; nothing is done before the first is asked for."""
+        steps = self.since(base.position)
+        if steps is None:
+            yield from finish(differing(base, self.current))
+        else:
+            yield from frozenset().union(*[step.touched for step in steps[1:]])
 
     def _fall_behind(self, watcher: Watcher, kinds: set[str]) -> None:
         watcher.stop()
@@ -332,7 +344,8 @@ def result(members: bytes, target: Target) -> bytes:
 class Resume:
     """What came behind one step, for one view, taken step by step.
 
-    Every step is judged as a live watcher's would have been, so that what came and went in between is told.
+    Every step is judged as a live watcher's would have been, so that what came and went in between is told; and all of
+    them together, for it is one `after` that would tell them.
     """
 
     def __init__(self, since: Step, view: View, limits: Limits, target: Target) -> None:
@@ -340,6 +353,7 @@ class Resume:
         self._first = self._last = project(since.snapshot, view, limits, target)
         self._causes: list[str] = []
         self._kinds: set[str] = set()
+        self._touched: set[str] = set()
         self.steps = 0
 
     @property
@@ -354,6 +368,7 @@ class Resume:
             self._kinds |= observe.reasons(self._last, projection, cause, step.touched, self._limits)
         self._last = projection
         self._causes = list(step.causes)
+        self._touched |= step.touched
         self.steps += 1
 
     def outcome(self) -> tuple[set[str], bytes | None]:
@@ -361,7 +376,7 @@ class Resume:
         if not self.steps:
             return set(), None
         if self.steps > 1:
-            self._kinds |= observe.reasons(self._first, self._last, "", (), self._limits)
+            self._kinds |= observe.reasons(self._first, self._last, "", self._touched, self._limits)
         if self._kinds:
             return self._kinds, None
         cause = self._causes[0] if self.steps == 1 and len(self._causes) == 1 else ""

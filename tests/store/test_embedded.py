@@ -142,6 +142,16 @@ async def test_a_directory_too_long_for_a_socket(tmp_path: Path, flavour: Flavou
         set_address("ws://127.0.0.1:1")
         await store.commit("s", commit())
         assert isinstance(await store.read("s"), Stored)
+    assert not socket_path(directory).parent.exists()
+
+
+async def test_a_directory_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(EngineError, match="not writable by everybody"):
+        async with embedded_engine(shared, binary=binary_of("redis")):
+            pass
 
 
 async def test_an_engine_that_does_not_start_is_told(tmp_path: Path) -> None:
