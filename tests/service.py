@@ -139,6 +139,8 @@ class FaultyStore:
         self.silence_ms: int | None = None
         self.calls: list[str] = []
         self.doubt: Doubt = lambda: None
+        self._doubts = 0
+        self._doubted = anyio.Event()
 
     async def _asked(self, name: str) -> None:
         self.calls.append(name)
@@ -206,8 +208,20 @@ class FaultyStore:
             if self.hears(session, event):
                 listener(session, event)
 
+        def doubted() -> None:
+            self._doubts += 1
+            self._doubted.set()
+            doubt()
+
         self.doubt = doubt
-        await self.inner.run(hear, doubt, started=started)
+        await self.inner.run(hear, doubted, started=started)
+
+    async def until_doubted(self, times: int) -> None:
+        """Return once the event link was replaced so often."""
+        with anyio.fail_after(DEADLINE_S):
+            while self._doubts < times:
+                self._doubted = anyio.Event()
+                await self._doubted.wait()
 
     async def close(self) -> None:
         await self.inner.close()
@@ -242,7 +256,9 @@ class Node:
 
     def check(self) -> None:
         """The periodic check of every session, now."""
-        self.hub.sweep(self.hub.now() + CHECK_S)
+        for held in self.hub.every():
+            held.checked -= CHECK_S
+        self.hub.sweep(self.hub.now())
 
     async def idle(self) -> None:
         """Return once no task opens, heals or checks a session."""
