@@ -94,6 +94,8 @@ class Follower:
         return self.describe
 
     def _take(self, kind: str, message: Told) -> None:
+        if kind.startswith("reply") and kind != "reply subscribe":
+            return
         same_epoch = message.get("epoch") == self.describe.get("epoch")
         if same_epoch and kind in ("after", "invalidated"):
             assert message["revision"] >= self.describe["revision"], "a step back"
@@ -111,8 +113,7 @@ class Follower:
         elif kind == "invalidated":
             self.reasons += [reason["kind"] for reason in message["reasons"]]
             self.live = self.live and not any(reason["required"] for reason in message["reasons"])
-        if kind != "reply unsubscribe":
-            self.revisions.append(message["revision"])
+        self.revisions.append(message["revision"])
 
     def _after(self, after: Told) -> None:
         self.describe = apply_after(self.describe, after)
