@@ -23,7 +23,7 @@ from gateway.store.opening import open_store
 from tests.oracle.replica import apply_after
 
 TARGET = Target("argv", "redis://localhost:6379/0")
-DEADLINE_S = 20.0  # an event that must come has come by then
+DEADLINE_S = 10.0  # an event that must come has come by then
 
 Told = dict[str, Any]
 

@@ -476,35 +476,64 @@ async def test_no_read_is_answered_below_a_revision_told_by_a_listing_or_a_confl
         assert error.kind == "conflict" and error.data["revision"] == 3
         assert (await ours.call("describe", session="s"))["revision"] == 3
 
+        async def refuse() -> None:
+            raise out_of_reach()
+
+        await theirs.call("patch", session="s", change=status("F-1", "z"), base="any")
+        ours.faults.before["log"] = refuse
+        await ours.call("sessions")
+        assert (await ours.refused("describe", session="s")).kind == "store_unavailable"
+
 
 async def test_a_refresh_is_not_served_by_a_read_that_began_before_it(tmp_path: Path) -> None:
-    """A base of another node is current although this node was healing, from an answer made before that base was."""
-    async with redis_server(tmp_path) as engine, running_node(engine.url) as ours, running_node(engine.url) as theirs:
-        told = await theirs.call("publish", session="s", snapshot=board(), base=None)
+    """A base told by another node is no conflict here because this node was healing from an older answer just then."""
+    async with (
+        redis_server(tmp_path) as engine,
+        running_node(engine.url) as ours,
+        running_node(engine.url) as theirs,
+        anyio.create_task_group() as tasks,
+    ):
+        first = await theirs.call("publish", session="s", snapshot=board(), base=None)
         await ours.call("subscribe", session="s")
         ours.faults.hears = lambda session, event: False
-        answered, go_on = anyio.Event(), anyio.Event()
+        writing, fail, answered, go_on, done = (anyio.Event() for _ in range(5))
 
-        async def hold() -> None:
-            del ours.faults.behind["log"]
+        async def hold_write() -> None:
+            ours.faults.before.clear()
+            writing.set()
+            await fail.wait()
+            raise out_of_reach()
+
+        async def hold_log() -> None:
+            ours.faults.behind.clear()
             answered.set()
             await go_on.wait()
 
-        ours.faults.behind["log"] = hold
+        async def patch() -> None:
+            made = await ours.call(
+                "patch", session="s", change=status("F-2", "x"), base=position(first) | {"revision": 2}
+            )
+            assert made["revision"] == 3
+            done.set()
+
+        ours.faults.before["commit"] = hold_write
+        tasks.start_soon(
+            lambda: ours.refused("patch", RecordingPeer(), session="s", change=status("F-1", "y"), base="any")
+        )
+        await writing.wait()
+        tasks.start_soon(patch)  # waits for its turn to write
+        await checkpoint()
+        ours.faults.behind["log"] = hold_log
         ours.faults.doubt()
         await answered.wait()
-        for n in range(3):
-            told = await theirs.call("patch", session="s", change=status("F-1", f"{n}"), base=position(told))
-        async with anyio.create_task_group() as tasks:
-
-            async def patch() -> None:
-                made = await ours.call("patch", session="s", change=status("F-2", "x"), base=position(told))
-                assert made["revision"] == told["revision"] + 1
-
-            tasks.start_soon(patch)
+        await theirs.call("patch", session="s", change=status("F-1", "x"), base="any")
+        fail.set()
+        for _ in range(5):
             await checkpoint()
-            go_on.set()
-        assert [a["revision"] for a in ours.peer.told("after")] == [2, 3, 4, 5]
+        go_on.set()
+        with anyio.fail_after(DEADLINE_S):
+            await done.wait()
+        assert [a["revision"] for a in ours.peer.told("after")] == [2, 3]
 
 
 async def test_a_session_created_while_another_looked_for_it_is_there_for_its_creator(tmp_path: Path) -> None:
@@ -554,26 +583,23 @@ async def test_an_end_is_told_on_both_nodes_and_nobody_is_answered_afterwards(tm
 
 
 async def test_a_session_ended_and_created_again_ends_its_views_elsewhere(tmp_path: Path) -> None:
+    """A node that hears of the end and asks only after the session is there again does not take it for the old one."""
     async with redis_server(tmp_path) as engine, running_node(engine.url) as ours, running_node(engine.url) as theirs:
-        for _ in range(20):
-            first = await theirs.call("publish", session="s", snapshot=board(), base=None)
-            peer = RecordingPeer()
-            await ours.call("subscribe", peer, session="s")
-            await theirs.call("end", session="s")
-            again = await theirs.call("publish", session="s", snapshot=board(5), base=None)
-            assert again["epoch"] != first["epoch"] and again["revision"] == 1
-            await peer.until(1)
-            assert peer.methods() == ["ended"] and not peer.views
-            reply = await ours.call("subscribe", peer, session="s")
-            assert reply["epoch"] == again["epoch"] and reply["describe"]["context"]["recordsTotal"] == 5
-            await theirs.call("patch", session="s", change=status("F-4", "x"), base="any")
-            await peer.until(2)
-            assert peer.told("after")[0]["revision"] == 2
-            ours.sessions.leave(peer)
-            await theirs.call("end", session="s")
-            with anyio.fail_after(DEADLINE_S):
-                while ours.hub.held("s") is not None:
-                    await checkpoint()
+        first = await theirs.call("publish", session="s", snapshot=board(), base=None)
+        await ours.call("subscribe", session="s")
+        created = anyio.Event()
+        ours.faults.before["log"] = created.wait
+        await theirs.call("end", session="s")
+        again = await theirs.call("publish", session="s", snapshot=board(5), base=None)
+        assert again["epoch"] != first["epoch"] and again["revision"] == 1
+        created.set()
+        await ours.peer.until(1)
+        assert ours.peer.methods() == ["ended"] and not ours.peer.views
+        reply = await ours.call("subscribe", session="s")
+        assert reply["epoch"] == again["epoch"] and reply["describe"]["context"]["recordsTotal"] == 5
+        await theirs.call("patch", session="s", change=status("F-4", "x"), base="any")
+        await ours.peer.until(2)
+        assert ours.peer.told("after")[0]["revision"] == 2
 
 
 @pytest.mark.parametrize("held_back", ["read", "log"])
@@ -662,6 +688,23 @@ async def test_br_006_who_comes_back_around_the_linger_time_hears_the_next_chang
             assert peer.told("after")[0]["base"] == reply["revision"]
             ours.sessions.leave(peer)
     assert 20 < closed < 180
+
+
+# Timers
+
+
+async def test_a_paced_view_is_told_by_one_timer_however_much_is_published(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as engine, running_node(engine.url) as ours:
+        await ours.call("publish", session="s", snapshot=board(), base=None)
+        reply = await ours.call("subscribe", session="s", paceMs=50)
+        await ours.call("subscribe", RecordingPeer(), session="s", paceMs=2500)
+        for n in range(200):
+            await ours.call("patch", session="s", change=status("F-1", f"{n}"), base="any")
+            assert len(ours.hub._timers) <= 4  # one that is due and one that was overtaken, for each pace
+        follower = Follower(ours.peer, reply["view"])
+        await caught_up(follower, 201)
+        assert len(ours.peer.told("after")) < 100 and not follower.reasons
+        await same_as_fresh(follower, ours)
 
 
 # What cannot be read

@@ -334,6 +334,21 @@ async def test_a_repeat_of_what_another_node_wrote_does_not_hide_what_came_befor
         assert follower.revisions == [2, 3, 4]
 
 
+async def test_a_publisher_under_any_asks_the_store_for_nothing_but_its_commits(tmp_path: Path) -> None:
+    """Whether the event or the commit's answer comes first."""
+    async with redis_server(tmp_path) as engine, running_node(engine.url) as ours:
+        made = await ours.call("publish", session="s", snapshot=board(), base=None)
+        await ours.call("describe", session="s")
+
+        async def event_first() -> None:
+            await until_at(ours, {"epoch": made["epoch"], "revision": 3})
+
+        for n in range(3):
+            ours.faults.behind = {"commit": event_first} if n == 1 else {}
+            await ours.call("patch", session="s", change=status("F-1", f"{n}"), base="any")
+        assert ours.faults.calls[-3:] == ["commit"] * 3 and "log" not in ours.faults.calls
+
+
 async def test_br_038_a_publisher_that_comes_back(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as engine, running_node(engine.url) as ours, running_node(engine.url) as theirs:
         made = await ours.call("publish", session="s", snapshot=board(), base=None)
