@@ -22,9 +22,11 @@ from tests.service import (
     Node,
     RecordingPeer,
     board,
+    caught_up,
     out_of_reach,
     position,
     running_node,
+    same_as_fresh,
     status,
 )
 
@@ -56,15 +58,6 @@ class Heard:
 async def publish_for_ever(node: Node) -> None:
     for n in range(10**9):
         await node.call("patch", session=SESSIONS[n % 3], change=status(f"F-{n % 5}", f"{n}"), base="any")
-
-
-async def caught_up(follower: Follower, revision: int) -> None:
-    await follower.peer.until_that(lambda: follower.follow()["revision"] >= revision)
-
-
-async def same_as_fresh(follower: Follower, node: Node, **view: Any) -> None:
-    fresh = await node.call("describe", session=follower.describe["session"], **view)
-    assert without_publisher(follower.follow()) == without_publisher(fresh)
 
 
 # Hand-over

@@ -28,6 +28,7 @@ from tests.service import (
     out_of_reach,
     position,
     running_node,
+    since,
     status,
 )
 
@@ -40,11 +41,6 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
 
 def kinds(told: Told) -> list[str]:
     return [reason["kind"] for reason in told.get("reasons", [])]
-
-
-def since(told: Told) -> Told:
-    """Where a client stands that was told this describe response."""
-    return position(told) | {"view": told["view"]}
 
 
 def random_change(random: Random, n: int) -> Told:
