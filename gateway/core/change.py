@@ -258,6 +258,7 @@ class _Patch:
         change = self.given.capabilities
         assert not isinstance(change, UnsetType)
         once(at, "id", [item.id for item in change.upsert], change.remove)
+        ingest.check_arguments_bytes(change.upsert, at + "/upsert", self.limits)
         for n, item in enumerate(change.upsert):
             self.capabilities[item.id] = ingest.capability(item, f"{at}/upsert/{n}", self.limits)
         for n, id in enumerate(change.remove):

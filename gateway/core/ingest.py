@@ -72,10 +72,12 @@ def content(snapshot: SnapshotIn, limits: Limits, dropped: Dropped) -> Steps[Con
     at = "/snapshot"
     regions = unique(at + "/regions", snapshot.regions, region, limits, "regions", limits.regions)
     check_parents(regions, list(regions), at + "/regions")
+    check_arguments_bytes(snapshot.capabilities, at + "/capabilities", limits)
     capabilities = unique(
         at + "/capabilities", snapshot.capabilities, capability, limits, "capabilities", limits.capabilities
     )
     check_capability_bytes(capabilities, at + "/capabilities", limits)
+    yield
     if len(snapshot.records) > limits.records:
         raise exceeded("records", limits.records, len(snapshot.records), path=at + "/records")
     records: dict[str, Record] = {}
@@ -205,6 +207,13 @@ def capability(given: CapabilityIn, at: str, limits: Limits) -> Capability:
         "idempotent": given.idempotent,
     }
     return Capability(given.id, given.region, Raw(msgspec.json.encode(told)))
+
+
+def check_arguments_bytes(given: list[CapabilityIn], at: str, limits: Limits) -> None:
+    """Sizes before content: schemas are costly to judge, so never more than could be kept of them."""
+    size = sum(len(text(item.arguments)) for item in given if not isinstance(item.arguments, UnsetType))
+    if size > limits.capability_bytes:
+        raise exceeded("capabilityBytes", limits.capability_bytes, size, path=at)
 
 
 def check_capability_bytes(capabilities: Mapping[str, Capability], at: str, limits: Limits) -> None:
