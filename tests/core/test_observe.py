@@ -51,7 +51,9 @@ def after_of(
         return None
     told: Json = json.loads(params)
     base, due = json.loads(view.describe(one, seen, "none")), json.loads(view.describe(other, seen, "none"))
-    assert canonical(without_publisher(apply_after(base, told))) == canonical(without_publisher(due))
+    # The replica of the oracle knows no stub: there, nothing but the position can be told.
+    led = apply_after(base, told) if "records" in base["context"] else base | {n: told[n] for n in ("revision", "asOf")}
+    assert canonical(without_publisher(led)) == canonical(without_publisher(due))
     return told
 
 
@@ -385,6 +387,9 @@ def test_whatever_the_bounds_an_after_leads_on_or_there_is_a_reason(
         state = oracle_session.patch(state, change, limits)
         new = applied(snapshot, change_of_patch(snapshot, change, limits))
         one, other = projected(snapshot, seen, limits), projected(new, seen, limits)
+        if reasons(snapshot, new, seen, limits=limits):
+            snapshot = new
+            continue
         told = after_of(snapshot, new, seen, limits=limits)
         if one.shortened or other.shortened:
             same = one.pieces() == other.pieces() and one.totals() == other.totals()
