@@ -1,5 +1,6 @@
 """The persistent order against a plain list, and the scores that places are given."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ class OrderAgainstList(RuleBasedStateMachine):
     def edit(self, drop: list[int], put: list[Place]) -> None:
         self.older = [*self.older[-3:], (self.order, self.model)]
         gone = set(drop)
-        self.model = sorted([each for each in self.model if each.score not in gone] + put)
+        self.model = sorted([each for each in self.model if each.score not in gone] + put, key=lambda each: each.score)
         self.order = finish(self.order.edited(drop, put))
 
     @initialize(size=st.sampled_from([0, 1, 5, 700, 2000]), seed=st.randoms(use_true_random=False))
@@ -68,7 +69,7 @@ class OrderAgainstList(RuleBasedStateMachine):
             chosen = data.draw(st.sampled_from(self.model))
             score = data.draw(st.integers(-100, 26_000))
             if all(each.score != score for each in self.model):
-                self.edit([chosen.score], [chosen._replace(score=score)])
+                self.edit([chosen.score], [msgspec.structs.replace(chosen, score=score)])
 
     @invariant()
     def is_the_list(self) -> None:

@@ -271,7 +271,7 @@ def test_a_chain_of_regions_is_seen_to_its_end() -> None:
     assert described(snapshot, viewed(("2999",)))["context"]["regions"][0]["parent"] is None
 
 
-REGIONS = [
+REGIONS: list[Json] = [
     {"id": "top", "title": "T"},
     {"id": "shut", "title": "S", "parent": "top", "active": False, "modal": True},
     {"id": "below", "title": "B", "parent": "shut"},
@@ -342,7 +342,7 @@ def test_ids_of_views_tell_apart_what_could_differ_in_one_byte() -> None:
         viewed(record=["9", "8"]),
         viewed(()),
         viewed(("8",)),
-        view.view_of(msgspec.structs.replace(msgspec.convert({"session": "t"}, view.ViewParams)), None, Limits()),
+        msgspec.structs.replace(viewed(), session="t"),
     ]
     assert len({each.id() for each in told}) == len(told)
     assert viewed(record="8").id() == viewed(record=["8"]).id()
