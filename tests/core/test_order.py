@@ -1,7 +1,6 @@
 """The persistent order against a plain list, and the scores that places are given."""
 
-from operator import attrgetter
-
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +28,7 @@ class OrderAgainstList(RuleBasedStateMachine):
     def edit(self, drop: list[int], put: list[Place]) -> None:
         self.older = [*self.older[-3:], (self.order, self.model)]
         gone = set(drop)
-        self.model = sorted([each for each in self.model if each.score not in gone] + put, key=attrgetter("score"))
+        self.model = sorted([each for each in self.model if each.score not in gone] + put, key=lambda each: each.score)
         self.order = finish(self.order.edited(drop, put))
 
     @initialize(size=st.sampled_from([0, 1, 5, 700, 2000]), seed=st.randoms(use_true_random=False))
@@ -70,7 +69,7 @@ class OrderAgainstList(RuleBasedStateMachine):
             chosen = data.draw(st.sampled_from(self.model))
             score = data.draw(st.integers(-100, 26_000))
             if all(each.score != score for each in self.model):
-                self.edit([chosen.score], [Place(score, chosen.id, chosen.region)])
+                self.edit([chosen.score], [msgspec.structs.replace(chosen, score=score)])
 
     @invariant()
     def is_the_list(self) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from gateway.core import view
 from gateway.core.limits import Limits
-from gateway.core.params import ViewParams
 from tests.core.build import (
     EPOCH,
     TARGET,
@@ -343,7 +342,7 @@ def test_ids_of_views_tell_apart_what_could_differ_in_one_byte() -> None:
         viewed(record=["9", "8"]),
         viewed(()),
         viewed(("8",)),
-        view.view_of(msgspec.structs.replace(msgspec.convert({"session": "t"}, ViewParams)), None, Limits()),
+        msgspec.structs.replace(viewed(), session="t"),
     ]
     assert len({each.id() for each in told}) == len(told)
     assert viewed(record="8").id() == viewed(record=["8"]).id()
