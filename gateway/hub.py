@@ -324,7 +324,9 @@ class Hub:
         if isinstance(log, Gone):
             self._end(held, log.reason)
             return False
-        causes = None if log.entries is None else [e.cause for e in log.entries if e.revision <= stored.position.revision]
+        causes = (
+            None if log.entries is None else [e.cause for e in log.entries if e.revision <= stored.position.revision]
+        )
         known = (
             causes is not None
             and stored.position.epoch == old.position.epoch

@@ -202,9 +202,7 @@ class Replica:
                 else:
                     self._tell_after(live, watcher, frames, now)
 
-    def _tell_after(
-        self, live: LiveView, watcher: Watcher, frames: dict[frozenset[str], Frame], now: float
-    ) -> None:
+    def _tell_after(self, live: LiveView, watcher: Watcher, frames: dict[frozenset[str], Frame], now: float) -> None:
         assert watcher.base is not None
         frame = live.after(watcher.base, watcher.cause, self.limits)
         if frame is None:
@@ -329,9 +327,7 @@ def result(members: bytes, target: Target) -> bytes:
     return b"{" + members + (b"," if members else b"") + b'"agent_surface":{' + target.members() + b"}}"
 
 
-def resumed(
-    steps: list[Step], view: View, limits: Limits, target: Target
-) -> tuple[set[str], Projection, bytes | None]:
+def resumed(steps: list[Step], view: View, limits: Limits, target: Target) -> tuple[set[str], Projection, bytes | None]:
     """What came behind the first step, for one view: required reasons, its last projection, and the merged `after`.
 
     Every step is judged as a live watcher's would have been, so that what came and went in between is told.
@@ -348,6 +344,3 @@ def resumed(
     cause = steps[1].causes[0] if len(steps) == 2 and len(steps[1].causes) == 1 else ""
     params = observe.after_params(first, last, view, cause, limits)
     return ({"insufficient"} if params is None else set()), last, params
-
-
-

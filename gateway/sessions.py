@@ -100,7 +100,11 @@ class Sessions:
         head = b'"view":"%b"' % view.id().encode()
         publisher = b'"publisher":' + text(self.hub.publisher())
         if kinds:
-            told = b'"kind":"invalidated",%b,%b,"reasons":%b,' % (head, self._position(held), observe.reasons_text(kinds))
+            told = b'"kind":"invalidated",%b,%b,"reasons":%b,' % (
+                head,
+                self._position(held),
+                observe.reasons_text(kinds),
+            )
             return self._result(told + publisher)
         if after is None:
             position = self._position(held)
@@ -178,7 +182,11 @@ class Sessions:
         """The steps from `since` to the replica's present, older ones walked back to from the log."""
         for _ in range(CATCH_UPS):
             log = await self.store.log(held.replica.session, since)
-            if isinstance(log, Gone) or log.entries is None or any(e.undo is None or e.redo is None for e in log.entries):
+            if (
+                isinstance(log, Gone)
+                or log.entries is None
+                or any(e.undo is None or e.redo is None for e in log.entries)
+            ):
                 return None
             await self.hub.forward(held, log.position)
             remembered = held.replica.since(log.position.revision)
@@ -425,4 +433,3 @@ def conflict(position: Position | None) -> GatewayError:
     """`base` does not hold; the current position where there is one."""
     where = {} if position is None else {"epoch": position.epoch, "revision": position.revision}
     return GatewayError("conflict", "The base is not the current position; describe again.", **where)
-

@@ -95,7 +95,9 @@ class ScriptedStore:
 
     async def check(self, session: str, ttl_ms: int | None = None) -> Position | Gone:
         """One script; the list of sessions is mended where it says otherwise."""
-        replies = await self._links.run([_check(session, page=False, ttl_ms=ttl_ms), Command(("ZSCORE", SESSIONS, session))])
+        replies = await self._links.run(
+            [_check(session, page=False, ttl_ms=ttl_ms), Command(("ZSCORE", SESSIONS, session))]
+        )
         reply, listed = replies[0], replies[1] is not None
         if reply[0] == b"gone":
             if listed:
