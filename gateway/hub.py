@@ -18,7 +18,7 @@ from gateway.core import model
 from gateway.core.errors import GatewayError
 from gateway.core.history import Gap, merge
 from gateway.core.limits import Limits
-from gateway.core.order import finish
+from gateway.core.order import Steps, finish
 from gateway.core.position import Position
 from gateway.core.view import Target
 from gateway.metrics import Metrics
@@ -398,7 +398,7 @@ class Hub:
             await self._heal(held)
 
 
-def load(stored: Stored) -> "model.Steps[model.Snapshot]":
+def load(stored: Stored) -> Steps[model.Snapshot]:
     """The snapshot of what the store keeps."""
     return model.load(stored.position, stored.as_of, stored.parts, stored.records, stored.scores)
 

@@ -13,8 +13,9 @@ from gateway.core import ingest, model, observe
 from gateway.core.change import difference, patched
 from gateway.core.errors import GatewayError, exceeded
 from gateway.core.history import walk_back
-from gateway.core.limits import Limits
+from gateway.core.limits import SESSIONS_TOLD, Limits
 from gateway.core.model import Change, Snapshot, text
+from gateway.core.order import Steps
 from gateway.core.params import (
     Base,
     Changes,
@@ -205,10 +206,12 @@ class Sessions:
 
     async def _sessions(self, peer: Peer, params: SessionsParams) -> bytes:
         cursor = None if isinstance(params.cursor, UnsetType) else params.cursor
-        listing = await self.store.sessions(params.prefix, cursor, params.limit)
+        told = min(SESSIONS_TOLD, self.limits.sessions_page)
+        limit = told if isinstance(params.limit, UnsetType) else params.limit
+        listing = await self.store.sessions(params.prefix, cursor, limit)
         publisher = self.hub.publisher()
-        told = [_listed(*session, publisher) for session in listing.sessions]
-        members = b'"sessions":' + msgspec.json.encode(told)
+        listed = [_listed(*session, publisher) for session in listing.sessions]
+        members = b'"sessions":' + msgspec.json.encode(listed)
         if listing.next is not None:
             members += b',"next":' + text(listing.next)
         return self._result(members + b',"total":%d' % listing.total)
@@ -226,7 +229,7 @@ class Sessions:
         dropped = ingest.Dropped()
         clean = await sliced(ingest.content(params.snapshot, self.limits, dropped))
 
-        def change(old: Snapshot) -> "model.Steps[Change]":
+        def change(old: Snapshot) -> Steps[Change]:
             return difference(old, clean)
 
         base = _base(params.base)
@@ -237,7 +240,7 @@ class Sessions:
     async def _patch(self, peer: Peer, params: Patch) -> bytes:
         dropped = ingest.Dropped()
 
-        def change(old: Snapshot) -> "model.Steps[Change]":
+        def change(old: Snapshot) -> Steps[Change]:
             return patched(old, params.change, self.limits, dropped)
 
         base = _base(params.base)
@@ -251,7 +254,7 @@ class Sessions:
         cause: Any,
         ttl_ms: int | None,
         message: list[Any],
-        change: Callable[[Snapshot], "model.Steps[Change]"],
+        change: Callable[[Snapshot], Steps[Change]],
         dropped: ingest.Dropped,
         *,
         create: bool,
@@ -307,7 +310,7 @@ class Sessions:
         encoded: bytes,
         cause: str,
         ttl_ms: int | None,
-        change: Callable[[Snapshot], "model.Steps[Change]"],
+        change: Callable[[Snapshot], Steps[Change]],
     ) -> tuple[Position, bool] | None:
         """One try on the replica's present: the position and whether nothing changed; None: try again.
 

@@ -4,6 +4,7 @@ The schema is walked by us before the validator library sees it, and the library
 references with, and the regular expression engine that knows no look-around and no back-reference.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -42,6 +43,7 @@ _NAMED: Final = frozenset(
 _REFUSED: Final = frozenset(
     ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary"]
 )
+_REFERENCE: Final = re.compile(r"#/\$defs/(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})+")  # RFC 3986 §3.5
 _PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES, dfa_size_limit=PATTERN_BYTES)
 
 
@@ -139,8 +141,8 @@ def _subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _pointer(ref: Any, at: str) -> str:
-    if not isinstance(ref, str) or not ref.startswith("#/$defs/"):
-        raise invalid(at, "a reference that begins with `#/$defs/`")
+    if not isinstance(ref, str) or not _REFERENCE.fullmatch(ref):
+        raise invalid(at, "a reference that begins with `#/$defs/`, percent-encoded where RFC 3986 demands it")
     try:
         return unquote(ref[1:], errors="strict")
     except UnicodeDecodeError:

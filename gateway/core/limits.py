@@ -88,6 +88,7 @@ REVISION_MAX = 2**53 - 1  # §1
 INTEGER_DIGITS = 309  # §2: digits of an integer in a free member
 RECORDS_ASKED = 20  # §4: ids in one `record`
 SCOPE_TEXTS = 16  # §6
+SESSIONS_TOLD = 50  # §4: sessions in one answer where the caller names no limit
 DROPPED_TOLD = 64  # §6: entries of `dropped`
 WRITE_RATE = (1_000, 2_000)  # §10: `publish` and `patch` a second, and burst
 PING_RATE = (10, 20)  # §10: `ping` a second, and burst

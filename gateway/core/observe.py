@@ -169,7 +169,7 @@ def _members(before: Projection, after: Projection) -> list[bytes]:
         tell(b"missing", text(after.missing))
     if before.ids is not after.ids and before.ids != after.ids:
         removed, added = _moved(before.ids, after.ids)
-        tell(b"recordIds", text(_Moves(removed, [_Added(id, n) for n, id in added])))
+        tell(b"recordIds", msgspec.json.encode(_Moves(removed, [_Added(id, n) for n, id in added])))
     if before.window != after.window:
         tell(b"recordWindow", after.window.text())
     if before.ids_window != after.ids_window:

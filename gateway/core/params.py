@@ -282,9 +282,11 @@ class Unsubscribe(Closed, frozen=True, kw_only=True):
 
 
 class Sessions(Closed, frozen=True, kw_only=True):
+    """`limit` absent: `limits.SESSIONS_TOLD`, or `limits.sessionsPage` where that is less."""
+
     prefix: Annotated[str, Meta(max_length=ID_CHARS)] = ""
     cursor: Annotated[str, Meta(min_length=1, max_length=4 * ID_CHARS)] | UnsetType = UNSET
-    limit: Positive = 50
+    limit: Positive | UnsetType = UNSET
 
 
 class Publish(Closed, frozen=True, kw_only=True):
