@@ -132,8 +132,13 @@ class Hub:
             raise unavailable()
 
     async def refresh(self, held: Held) -> None:
-        """Bring a replica to the store's position now; also tells `digest`."""
-        if not held.healing:
+        """Bring a replica to the store's position now; also tells `digest`.
+
+        Work that is under way may have read before this was called: it is waited for, and the store asked once more.
+        """
+        if held.healing:
+            await self._until_ready(held)
+        if held.error is None and not held.healing:
             self._doubt(held)
         await self._until_ready(held)
         if held.error is not None:
@@ -141,8 +146,8 @@ class Hub:
 
     async def forward(self, held: Held, position: Position) -> None:
         """Return once the replica is at `position` or beyond: who was told a revision is never answered before it."""
-        replica = held.replica
-        if replica.position.epoch != position.epoch or replica.position.revision < position.revision:
+        at = held.replica.position
+        if at.epoch != position.epoch or at.revision < position.revision:
             await self.refresh(held)
 
     def publisher(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
 class Metrics:
@@ -10,6 +10,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.connections = Gauge("gateway_connections", "Open connections", registry=self.registry)
+        self.loop_delay = Histogram(
+            "gateway_loop_delay_seconds",
+            "How late the event loop was",
+            registry=self.registry,
+            buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1.0),
+        )
+        self.requests = self._counter("requests", "Requests by method and result", "method", "result")
+        self.dropped = self._counter("notifications_dropped", "Messages of clients that are no requests")
+        self.closes = self._counter("closes", "Connections closed by the gateway, by code", "code")
         self.publishes = self._counter("publishes", "Publishes and patches by result", "result")
         self.afters = self._counter("afters", "Incremental observations sent")
         self.invalidations = self._counter("invalidations", "Invalidated events sent, by kind of reason", "kind")

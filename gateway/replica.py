@@ -6,7 +6,7 @@ owns opening, healing and timers; it calls `advance`, `end`, `due`.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from gateway.core import observe
 from gateway.core.limits import Limits
 from gateway.core.messages import notification
-from gateway.core.model import Snapshot
+from gateway.core.model import Snapshot, differing
+from gateway.core.order import finish
 from gateway.core.position import Position
 from gateway.core.view import Projection, Target, View, describe, project
 from gateway.frames import Frame
@@ -204,14 +205,28 @@ class Replica:
 
     def _tell_after(self, live: LiveView, watcher: Watcher, frames: dict[frozenset[str], Frame], now: float) -> None:
         assert watcher.base is not None
-        frame = live.after(watcher.base, watcher.cause, self.limits)
+        kinds = self._merged_reasons(live, watcher.base) if watcher.held > 1 else frozenset()
+        frame = None if kinds else live.after(watcher.base, watcher.cause, self.limits)
         if frame is None:
-            self._invalidate(live, watcher, {"insufficient"}, frames, now)
+            self._invalidate(live, watcher, kinds or {"insufficient"}, frames, now)
         elif watcher.peer.deliver(frame):
             watcher.base, watcher.held, watcher.cause, watcher.last_sent = live.projection, 0, "", now
             self.metrics.afters.inc()
         else:
             self._fall_behind(watcher, set())
+
+    def _merged_reasons(self, live: LiveView, base: Projection) -> frozenset[str]:
+        """Reasons that several revisions together give although none of them did: too many ids moved, say (§6.3)."""
+        touched = self._touched_since(base.snapshot)
+        return observe.reasons(base, live.projection, "", touched, self.limits)
+
+    def _touched_since(self, base: Snapshot) -> Iterator[str]:
+        """Ids of the records that differ from `base`, and maybe of others; nothing is done before the first is asked for."""
+        steps = self.since(base.position.revision)
+        if steps is None:
+            yield from finish(differing(base, self.current))
+        else:
+            yield from frozenset().union(*[step.touched for step in steps[1:]])
 
     def _fall_behind(self, watcher: Watcher, kinds: set[str]) -> None:
         watcher.stop()
@@ -298,8 +313,8 @@ class Replica:
             params = observe.invalidated_params(live.view, live.projection, (), publisher)
             frame = Frame(notification("invalidated", params))
             for watcher in live.watchers.values():
-                if watcher.base is not None:
-                    watcher.peer.deliver(frame)
+                if watcher.base is not None and not watcher.peer.deliver(frame):
+                    self._fall_behind(watcher, set())
 
     def end(self, reason: str) -> None:
         """The session is over: once per connection, and the last its views hear."""
@@ -330,7 +345,8 @@ def result(members: bytes, target: Target) -> bytes:
 def resumed(steps: list[Step], view: View, limits: Limits, target: Target) -> tuple[set[str], Projection, bytes | None]:
     """What came behind the first step, for one view: required reasons, its last projection, and the merged `after`.
 
-    Every step is judged as a live watcher's would have been, so that what came and went in between is told.
+    Every step is judged as a live watcher's would have been, so that what came and went in between is told; and all of
+    them together, for it is one `after` that would tell them.
     """
     first = last = project(steps[0].snapshot, view, limits, target)
     kinds: set[str] = set()
@@ -339,6 +355,7 @@ def resumed(steps: list[Step], view: View, limits: Limits, target: Target) -> tu
         for cause in step.causes or ("",):
             kinds |= observe.reasons(last, projection, cause, step.touched, limits)
         last = projection
+    kinds |= observe.reasons(first, last, "", frozenset().union(*[step.touched for step in steps]), limits)
     if kinds:
         return kinds, last, None
     cause = steps[1].causes[0] if len(steps) == 2 and len(steps[1].causes) == 1 else ""

@@ -126,6 +126,9 @@ class Sessions:
             raise held.error
         self._check_views(peer, held, view)
         # From here on nothing is awaited: no change can come between what is told and what is watched.
+        held.replica.tell_publisher(
+            self.hub.publisher()
+        )  # so that what is told here is what later changes are told from
         push, pace_s = params.deliver == "push", params.pace_ms / 1000
         projection = held.replica.watch(peer, view, push, pace_s, self.hub.now())
         return self._subscribed(view, projection, recovered, after, kinds)
@@ -241,6 +244,7 @@ class Sessions:
         dropped = ingest.Dropped()
 
         def change(old: Snapshot) -> Steps[Change]:
+            dropped.clear()  # of an earlier try, on a snapshot that may have declared other fields
             return patched(old, params.change, self.limits, dropped)
 
         base = _base(params.base)

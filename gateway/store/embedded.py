@@ -95,13 +95,13 @@ async def embedded_engine(directory: Path, address: str = "", *, binary: str | N
     """An engine on `directory` for as long as the block lasts.
 
     Args:
-        directory: made where it is missing, readable by this user only.
+        directory: made where it is missing, for this user only; one that others may write to is refused.
         address: the owner's, see `Engine.set_address`.
         binary: the engine to use; `find_engine()` by default.
 
     Raises:
         EngineOwned: another process owns the directory.
-        EngineError: no engine, an engine older than Redis 7, or one that does not start.
+        EngineError: no engine, an engine older than Redis 7, one that does not start, or a directory of others.
     """
     binary = binary or find_engine()
     lock, before = _own(directory)
@@ -112,6 +112,7 @@ async def embedded_engine(directory: Path, address: str = "", *, binary: str | N
             _write(lock, {"pid": os.getpid(), "address": own_address, "socket": str(socket)})
 
         for left_over in {Path(before.get("socket") or socket), socket}:
+            _private(left_over.parent)
             await shut_down(left_over)
         tell(address)
         process = EngineProcess(binary, directory, socket)
@@ -130,12 +131,7 @@ def socket_path(directory: Path) -> Path:
     if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
         return path
     name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
-    short = Path(tempfile.gettempdir()) / f"context-gateway-{os.getuid()}-{name}"
-    short.mkdir(mode=0o700, exist_ok=True)
-    status = short.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise EngineError(f"The directory {short} is not this user's alone; remove it.")
-    return short / "engine.sock"
+    return Path(tempfile.gettempdir()) / f"context-gateway-{os.getuid()}-{name}" / "engine.sock"
 
 
 class EngineProcess:
@@ -158,20 +154,25 @@ class EngineProcess:
         """Return once the engine answers.
 
         Raises:
-            EngineError: it ended at once, is too old, or does not answer within `START_S`.
+            EngineError: it cannot be run, ended at once, is too old, or does not answer within `START_S`.
         """
         log_path = self.directory / "engine.log"
         owner = os.getpid()
-        with _log(log_path) as log:
-            self._process = await asyncio.create_subprocess_exec(
-                self.binary,
-                *self._options(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for the gateway, which drains before it stops the engine
-                preexec_fn=(lambda: _die_with(owner)) if _prctl is not None else None,
-            )
+        for directory in (self.directory, self.socket.parent):
+            _private(directory)
+        try:
+            with _log(log_path) as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    self.binary,
+                    *self._options(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is for the gateway, which drains before it stops the engine
+                    preexec_fn=(lambda: _die_with(owner)) if _prctl is not None else None,
+                )
+        except OSError as error:
+            raise EngineError(f"The engine {self.binary} cannot be run: {error.strerror}.") from None
         try:
             with anyio.fail_after(START_S):
                 while (version := await self._version()) is None:
@@ -199,6 +200,9 @@ class EngineProcess:
                 process.kill()
             await process.wait()
         self._process = None
+        if self.socket.parent != self.directory:
+            with contextlib.suppress(OSError):
+                self.socket.parent.rmdir()
 
     async def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""
@@ -273,8 +277,15 @@ async def ask(socket: Path, command: bytes) -> bytes | None:
         return None
 
 
+def _private(directory: Path) -> None:
+    """Make a directory of this user, and see that it is: who may write there could pose as the engine."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o002:
+        raise EngineError(f"The directory {directory} must be this user's, and not writable by everybody.")
+
+
 def _log(path: Path) -> BinaryIO:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     too_large = path.exists() and path.stat().st_size > LOG_BYTES
     return path.open("wb" if too_large else "ab")
 

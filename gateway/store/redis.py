@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from gateway.core.errors import GatewayError
-from gateway.store.scripts import Call, Command, packed
+from gateway.store.scripts import Argument, Call, Command, packed_in_slices
 
 log = structlog.get_logger(__name__)
 
@@ -28,8 +28,6 @@ CONNECT_PAUSE_S: Final = (
 )
 RETRY_AFTER_MS: Final = 1_000  # told with `store_unavailable`
 
-_OPTIONS = {"db", "host", "port", "path", "username", "password", "connection_class"}
-
 Reply = Any
 """What the store answers: bytes, int, None, a list of these, or (inside a list) an exception of redis-py."""
 
@@ -37,6 +35,13 @@ LINK_ERRORS: Final = (refused.ConnectionError, refused.TimeoutError, refused.Inv
 STORE_ERRORS: Final = (refused.RedisError, OSError)
 
 _Link = Connection | SSLConnection | UnixDomainSocketConnection
+
+_LOGIN = {"db", "username", "password"}
+_OPTIONS: dict[type[_Link], set[str]] = {
+    Connection: _LOGIN | {"host", "port"},
+    SSLConnection: _LOGIN | {"host", "port"},
+    UnixDomainSocketConnection: _LOGIN | {"path"},
+}
 
 
 def unavailable(error: BaseException) -> GatewayError:
@@ -58,8 +63,6 @@ def _sentence(error: BaseException) -> str:
             return "The store is out of reach."
         case refused.TimeoutError():
             return "The store did not answer in time."
-    if str(error).startswith("NOAUTH"):
-        return "The store refuses the gateway's credentials or rights."
     return "The store refused a command."
 
 
@@ -67,23 +70,20 @@ class Links:
     """At most `LINKS_MOST` links to one store.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`, with user, password and `db` as redis-py reads them and, over TLS, its
-            `ssl_…` options.
+        url: `redis://`, `rediss://` or `unix://`, with user and password as redis-py reads them and, over TLS, its
+            `ssl_…` options. Database 0 only: a channel is the same in all of them.
 
     Raises:
         ValueError: an unknown form or option. The message does not hold the URL.
     """
 
     def __init__(self, url: str, *, deadline_s: float = DEADLINE_S) -> None:
-        self._options: dict[str, Any] = dict(parse_url(url))
-        self._class: type[_Link] = self._options.pop("connection_class", Connection)
-        strange = {name for name in self._options if name not in _OPTIONS and not name.startswith("ssl_")}
-        if strange:
-            raise ValueError(f"unknown option in the store's URL: {', '.join(sorted(strange))}")
+        self._options, self._class = _options(url)
         self._deadline_s = deadline_s
         self._idle: list[_Link] = []
         self._slots = anyio.Semaphore(LINKS_MOST)
         self._not_before = 0.0  # monotonic: links may be made again
+        self._failure: BaseException = refused.ConnectionError()  # why not before
         self._told = ""  # the sentence logged last, until the store answers again
         self.in_use = 0
         self.answered_at = -1e9  # monotonic seconds of the last answer; long ago when there was none
@@ -154,41 +154,26 @@ class Links:
 
     async def _known(self, calls: Sequence[Call | Command], *, atomic: bool) -> list[Reply]:
         """Send by hash; what the store does not know (NOSCRIPT) is sent whole."""
-        replies = await self._twice([call.packed(whole=False) for call in calls], atomic=atomic)
+        replies = await self._twice([call.words(whole=False) for call in calls], atomic=atomic)
         unknown = [i for i, reply in enumerate(replies) if isinstance(reply, refused.NoScriptError)]
         if unknown:
             again = range(len(calls)) if atomic else unknown
-            answers = await self._twice([calls[i].packed(whole=True) for i in again], atomic=atomic)
+            answers = await self._twice([calls[i].words(whole=True) for i in again], atomic=atomic)
             for i, answer in zip(again, answers, strict=True):
                 replies[i] = answer
         return replies
 
-    async def _twice(self, commands: list[bytes], *, atomic: bool) -> list[Reply]:
+    async def _twice(self, commands: list[list[Argument]], *, atomic: bool) -> list[Reply]:
+        if atomic:
+            commands = [["MULTI"], *commands, ["EXEC"]]
+        parts = [part for words in commands for part in await packed_in_slices(words)]
         try:
-            return await self._exchange(commands, atomic=atomic)
+            replies = await self._exchange(parts, len(commands))
         except (refused.BusyLoadingError, refused.AuthenticationError):
             raise  # an answer, though redis-py counts it among the errors of the link
         except LINK_ERRORS:
             await self.drop_idle()
-            return await self._exchange(commands, atomic=atomic)
-
-    async def _exchange(self, commands: list[bytes], *, atomic: bool) -> list[Reply]:
-        if atomic:
-            commands = [packed("MULTI"), *commands, packed("EXEC")]
-        link = self._idle.pop() if self._idle else self._new()
-        self.in_use += 1
-        try:
-            if not link.is_connected:
-                await self._connect(link)
-            await link.send_packed_command(commands, check_health=False)
-            replies = [await self._reply(link) for _ in commands]
-        except BaseException:
-            await _cut(link)
-            raise
-        finally:
-            self.in_use -= 1
-        self._idle.append(link)
-        self.answered_at = time.monotonic()
+            replies = await self._exchange(parts, len(commands))
         if not atomic:
             return replies
         refusal = next((reply for reply in replies if isinstance(reply, Exception)), None)
@@ -196,6 +181,23 @@ class Links:
             raise refusal
         done: list[Reply] = replies[-1]
         return done
+
+    async def _exchange(self, parts: list[bytes], answers: int) -> list[Reply]:
+        link = self._idle.pop() if self._idle else self._new()
+        self.in_use += 1
+        try:
+            if not link.is_connected:
+                await self._connect(link)
+            await link.send_packed_command(parts, check_health=False)
+            replies = [await self._reply(link) for _ in range(answers)]
+        except BaseException:
+            await _cut(link)
+            raise
+        finally:
+            self.in_use -= 1
+        self._idle.append(link)
+        self.answered_at = time.monotonic()
+        return replies
 
     async def _reply(self, link: _Link) -> Reply:
         try:
@@ -205,12 +207,17 @@ class Links:
 
     async def _connect(self, link: _Link) -> None:
         if time.monotonic() < self._not_before:
-            raise refused.ConnectionError("a link could not be made a moment ago")
+            raise self._failure.with_traceback(None)
         try:
             await link.connect()  # type: ignore[no-untyped-call]
-        except STORE_ERRORS:
-            self._not_before = time.monotonic() + CONNECT_PAUSE_S
-            raise
+            # A short command brings the reason of a refusal; a long one without a password just loses its link.
+            await link.send_command("PING", check_health=False)
+            await link.read_response()
+        except STORE_ERRORS as error:
+            # redis-py wraps what it is told while it greets the store: the reason is inside.
+            reason = error.__cause__ if isinstance(error.__cause__, refused.RedisError) else error
+            self._not_before, self._failure = time.monotonic() + CONNECT_PAUSE_S, reason
+            raise reason from None
 
     def _new(self) -> _Link:
         return self._class(
@@ -227,6 +234,23 @@ class Links:
             self._told = sentence
             log.warning("store.unavailable", why=sentence, error=type(error).__name__)
         return unavailable(error)
+
+
+def _options(url: str) -> tuple[dict[str, Any], type[_Link]]:
+    """What a link is made with. redis-py's own messages may quote the URL, so none is passed on."""
+    try:
+        options: dict[str, Any] = dict(parse_url(url))
+    except ValueError:
+        raise ValueError("the store's URL cannot be read") from None
+    kind: type[_Link] = options.pop("connection_class", Connection)
+    known = _OPTIONS[kind]
+    if not all(name in known or (kind is SSLConnection and name.startswith("ssl_")) for name in options):
+        raise ValueError(f"the store's URL has an option that is not one of {', '.join(sorted(known))}")
+    if options.get("db"):
+        raise ValueError("the store's URL names a database: only 0 is used, for messages between nodes know none")
+    if kind is UnixDomainSocketConnection and not options.get("path"):
+        raise ValueError("the store's URL names no socket")
+    return options, kind
 
 
 class Subscription:

@@ -23,7 +23,7 @@ WHOLE_RECORDS: Final = 1_000  # a session of so many records comes in one script
 SLICE_RECORDS: Final = 500  # of a larger one, about so many at a time: 1–2 ms of the store, under 1 ms of the loop
 SLICED_READS: Final = 4  # a session that moves during so many sliced reads is then read in one piece
 DECODED_AT_ONCE: Final = 5_000  # records put into dicts before the loop gets its turn: about 2 ms
-ARGUMENTS_AT_ONCE: Final = 20_000  # likewise when a commit's arguments are gathered
+ARGUMENTS_AT_ONCE: Final = 5_000  # likewise when a commit's arguments are gathered
 SWEEP_IDS: Final = 100  # sessions looked at by the node's sweep every SWEEP_S
 SWEEP_S: Final = 5.0
 REPAIRED_PAGES: Final = 20  # pages of dead ids one listing removes before it answers with what it has
@@ -150,6 +150,10 @@ class ScriptedStore:
         """Whether the last exchange succeeded, and the last probe came back on a link that has not been silent since."""
         quiet = time.monotonic() - self._subscriber.heard_at
         return self._links.well and self._subscriber.confirmed() and quiet < 2 * (SILENCE_S + ECHO_S)
+
+    def links_replaced(self) -> int:
+        """How often the subscription link was lost so far."""
+        return self._subscriber.replaced
 
     async def run(self, listener: Listener, doubt: Doubt, *, started: Callable[[], Awaitable[None] | None]) -> None:
         """Own the subscription link and the sweep. `started` is called at once, whether or not the store is in reach."""

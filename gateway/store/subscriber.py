@@ -13,6 +13,7 @@ from collections import deque
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import structlog
 
 from gateway.core.errors import GatewayError
@@ -26,8 +27,9 @@ log = structlog.get_logger(__name__)
 
 CONFIRM_S: Final = 5.0  # for the confirmation of one subscription
 SILENCE_S: Final = 2.0  # a link silent for so long is probed
-ECHO_S: Final = 2.0  # a probe must be back within
+ECHO_S: Final = 2.0  # a probe must be back within: a dead link is noticed after SILENCE_S + ECHO_S at the latest
 BACKOFF_S: Final = (0.1, 5.0)  # first and longest pause before a new link, each times 0.5 … 1.5
+TURN_S: Final = 0.005  # messages are handed on for so long before the loop gets its turn
 AT_ONCE: Final = 1_000  # subscriptions sent in one write
 
 
@@ -149,9 +151,13 @@ class Subscriber:
                 await change.wait()
 
     async def _read(self, link: Subscription, listener: Listener) -> None:
+        turn = time.monotonic()
         while True:
-            message = await link.receive()
+            message = await link.receive()  # does not give way while one read of the socket holds more messages
             self.heard_at = time.monotonic()
+            if self.heard_at - turn > TURN_S:
+                await anyio.lowlevel.checkpoint()
+                turn = time.monotonic()
             kind, channel = message[0], message[1]
             if kind == b"smessage":
                 self._deliver(channel, message[2], listener)
@@ -197,15 +203,19 @@ class Subscriber:
             await self._wanted[self._probe].confirmed.wait()
         while True:
             self._echo = anyio.Event()
-            receivers = (await self._links.run([Command(("SPUBLISH", self._probe, b""))]))[0]
-            with anyio.move_on_after(ECHO_S if receivers else 0):
-                await self._echo.wait()
-            self.probed_well = self._echo.is_set()
+            self.probed_well = await self._echoes()
             if not self.probed_well:
+                await self._links.drop_idle()
                 raise LINK_ERRORS[0]("the probe did not come back")
             self._pause = BACKOFF_S[0]
             while (quiet := time.monotonic() - self.heard_at) < SILENCE_S:  # noqa: ASYNC110  # cheaper than an event a message
                 await anyio.sleep(SILENCE_S - quiet)
+
+    async def _echoes(self) -> bool:
+        with anyio.move_on_after(ECHO_S):
+            if (await self._links.run([Command(("SPUBLISH", self._probe, b""))]))[0]:  # else nobody hears it
+                await self._echo.wait()
+        return self._echo.is_set()
 
     def _forget(self) -> None:
         """Nothing is subscribed any more."""

@@ -1,109 +1,13 @@
 """What the seam promises, over a real Redis and a real Valkey."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import anyio
-import pytest
-
-from gateway.core.limits import Limits
 from gateway.core.position import Position
-from gateway.store import Changed, Commit, Committed, Ended, Event, Gone, Moved, Renewed, Stored
+from gateway.store import Changed, Committed, Ended, Gone, Moved, Renewed, Stored
 from gateway.store.keys import keys_of
-from gateway.store.opening import open_store
 from gateway.store.scripted import ScriptedStore
-from tests.engines import FLAVOURS, Flavour, RunningEngine, redis_server
-
-WAIT_S = 20.0  # an event that must come has come by then
-
-
-@pytest.fixture(params=FLAVOURS)
-def flavour(request: pytest.FixtureRequest) -> Flavour:
-    value: Flavour = request.param
-    return value
-
-
-def commit(base: Position | None = None, digest: bytes = b"d1", **members: Any) -> Commit:
-    given: dict[str, Any] = {
-        "secret": b"s" * 32,
-        "parts": {},
-        "put": {},
-        "drop": [],
-        "scores": {},
-        "cause": "data",
-        "redo": b"redo",
-        "undo": b"undo",
-        "ttl_ms": None,
-    }
-    return Commit(base=base, digest=digest, **(given | members))
-
-
-def records(count: int, first: int = 0) -> dict[str, Any]:
-    ids = [f"r{number}" for number in range(first, first + count)]
-    return {"put": dict.fromkeys(ids, b"{}"), "scores": {i: n << 20 for n, i in enumerate(ids, first)}}
-
-
-class Heard:
-    """The events and doubts of one node."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, Event]] = []
-        self.doubts = 0
-        self._news = anyio.Event()
-
-    def listener(self, session: str, event: Event) -> None:
-        self.events.append((session, event))
-        self._news.set()
-
-    def doubt(self) -> None:
-        self.doubts += 1
-        self._news.set()
-
-    async def wait_for(self, kind: type[Event]) -> Any:
-        with anyio.fail_after(WAIT_S):
-            while True:
-                news = self._news = anyio.Event()
-                found = [event for _, event in self.events if isinstance(event, kind)]
-                if found:
-                    return found[0]
-                await news.wait()
-
-    async def wait_for_doubt(self, more_than: int) -> None:
-        with anyio.fail_after(WAIT_S):
-            while self.doubts <= more_than:
-                news = self._news = anyio.Event()
-                await news.wait()
-
-
-@asynccontextmanager
-async def opened(engine: RunningEngine, **limits: int) -> AsyncIterator[ScriptedStore]:
-    store = open_store(engine.url, Limits(**limits))
-    assert isinstance(store, ScriptedStore)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
-async def running(store: ScriptedStore) -> AsyncIterator[Heard]:
-    heard = Heard()
-    async with anyio.create_task_group() as tasks:
-
-        async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-            await store.run(heard.listener, heard.doubt, started=task_status.started)
-
-        await tasks.start(run)
-        yield heard
-        tasks.cancel_scope.cancel()
-
-
-async def created(store: ScriptedStore, session: str = "s", **members: Any) -> Position:
-    answer = await store.commit(session, commit(**members))
-    assert isinstance(answer, Committed) and not answer.repeated
-    return answer.position
+from tests.engines import Flavour, redis_server
+from tests.store.support import commit, created, opened, records, running
 
 
 async def test_what_is_committed_is_read(tmp_path: Path, flavour: Flavour) -> None:
@@ -184,6 +88,151 @@ async def test_a_restart_begins_a_new_epoch(tmp_path: Path, flavour: Flavour) ->
         assert await engine.admin.exists(keys_of("s")[3]) == 0
         log = await store.log("s", Position(first.epoch, 1))
         assert not isinstance(log, Gone) and log.entries is None and log.position == renewed
+        assert log.digest == b""
         assert await store.commit("s", commit(first, b"d3")) == Moved(renewed)
+        assert await store.commit("s", commit(first, b"d2")) == Moved(renewed)  # it names another history
         answer = await store.commit("s", commit(renewed, b"d3"))
         assert isinstance(answer, Committed) and answer.position == Position(renewed.epoch, 2)
+
+
+async def test_the_log_gives_what_is_behind_a_position_and_nothing_else(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine) as store:
+        first = await created(store)
+        await store.commit("s", commit(first, b"d2", cause="two", redo=b"r2", undo=b"u2"))
+        await store.commit("s", commit(Position(first.epoch, 2), b"d3", cause="three", redo=None, undo=None))
+        log = await store.log("s", first)
+        assert not isinstance(log, Gone) and log.entries is not None
+        two, three = log.entries
+        assert (two.revision, two.cause, two.redo, two.undo) == (2, "two", b"r2", b"u2")
+        assert (three.revision, three.cause, three.redo, three.undo) == (3, "three", None, None)
+        assert (log.position, log.as_of, log.digest) == (Position(first.epoch, 3), three.as_of, b"d3")
+        reached = await store.log("s", log.position)
+        assert not isinstance(reached, Gone) and reached.entries == []
+        for elsewhere in (Position(first.epoch, 4), Position("another", 1), Position(first.epoch, 2**53 - 1)):
+            answer = await store.log("s", elsewhere)
+            assert not isinstance(answer, Gone) and answer.entries is None
+        assert await store.log("none", first) == Gone("lost")
+
+
+async def test_the_log_keeps_so_many_revisions(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine, history_revisions=3) as store:
+        epoch = (await created(store)).epoch
+        for revision in range(1, 10):
+            await store.commit("s", commit(Position(epoch, revision), b"%d" % revision))
+        kept = await store.log("s", Position(epoch, 7))
+        assert not isinstance(kept, Gone) and kept.entries is not None
+        assert [entry.revision for entry in kept.entries] == [8, 9, 10]
+        gone = await store.log("s", Position(epoch, 6))
+        assert not isinstance(gone, Gone) and gone.entries is None
+
+
+async def test_the_log_keeps_so_many_bytes(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine, history_bytes=100_000) as store:
+        epoch = (await created(store)).epoch
+        for revision in range(1, 40):
+            await store.commit("s", commit(Position(epoch, revision), b"%d" % revision, redo=bytes(10_000)))
+        assert await engine.admin.xlen(keys_of("s")[3]) == 9
+        counted = int((await engine.admin.hget(keys_of("s")[0], "logBytes")) or 0)
+        assert 90_000 < counted <= 100_000
+
+
+async def test_the_log_keeps_so_long(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine, history_ms=1) as store:
+        first = await created(store)
+        position = first
+        while (answer := await store.log("s", first)) and not isinstance(answer, Gone) and answer.entries is not None:
+            made = await store.commit("s", commit(position, str(position.revision).encode()))
+            assert isinstance(made, Committed) and made.position.revision < 10_000
+            position = made.position
+
+
+async def test_a_lowered_limit_is_reached_in_bounded_steps(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine) as wide:
+        position = await created(wide)
+        for number in range(60):
+            made = await wide.commit("s", commit(position, b"%d" % number))
+            assert isinstance(made, Committed)
+            position = made.position
+        async with opened(engine, history_revisions=1) as narrow:
+            for left in (46, 31, 16, 1, 1):
+                made = await narrow.commit("s", commit(position, b"n%d" % position.revision))
+                assert isinstance(made, Committed)
+                position = made.position
+                assert await engine.admin.xlen(keys_of("s")[3]) == left
+
+
+async def test_as_of_never_falls(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine) as store:
+        first = await created(store)
+        ahead = 10**13
+        await engine.admin.hset(keys_of("s")[0], "asOf", str(ahead))  # a store whose clock was ahead
+        made = await store.commit("s", commit(first, b"d2"))
+        assert isinstance(made, Committed) and made.as_of == ahead
+
+
+async def test_end_is_found_again_and_leaves_the_reason_alone(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine) as store:
+        first = await created(store, **records(2), parts={"page": b"{}"})
+        assert await store.end("s", Position(first.epoch, 7)) == Moved(first)
+        assert await store.end("s", first) == first
+        assert await store.read("s") == await store.check("s") == await store.log("s", first) == Gone("ended")
+        assert await store.end("s", None) == Moved(None)
+        assert await store.commit("s", commit(first, b"d2")) == Moved(None)
+        meta, *others = keys_of("s")
+        assert await engine.admin.exists(*others) == 0
+        assert set(await engine.admin.hkeys(meta)) == {b"reason", b"token", b"epoch", b"revision"}
+        assert 3_500_000 < await engine.admin.pttl(meta) <= 3_600_000
+        again = await created(store)
+        assert again.epoch != first.epoch and again.revision == 1
+        stored = await store.read("s")
+        assert isinstance(stored, Stored) and stored.records == {} and stored.parts == {}
+
+
+async def test_a_session_expires_ttl_after_its_last_revision(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine) as store, running(store) as heard:
+        await store.watch("s")
+        first = await created(store, **records(2), ttl_ms=30)
+        while await store.check("s") == first:  # reading prolongs nothing
+            pass
+        assert await store.check("s") == Gone("expired")
+        assert await heard.wait_for(Ended) == Ended("expired")
+        assert await store.commit("s", commit(first, b"d2")) == Moved(None)
+        assert await engine.admin.exists(*keys_of("s")[1:]) == 0
+        assert (await created(store)).epoch != first.epoch
+
+
+async def test_a_revision_prolongs_and_keeps_the_ttl(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine, session_ttl_ms=5_000) as store:
+        first = await created(store)
+        meta = keys_of("s")[0]
+
+        async def left() -> int:
+            seconds, micros = await engine.admin.time()
+            return int(await engine.admin.hget(meta, "expires") or 0) - seconds * 1000 - micros // 1000
+
+        assert 0 < await left() <= 5_000
+        await store.commit("s", commit(first, b"d2", ttl_ms=100_000, **records(1)))
+        assert 90_000 < await left() <= 100_000
+        await store.commit("s", commit(Position(first.epoch, 2), b"d3"))
+        assert 90_000 < await left() <= 100_000
+        await store.check("s", 50_000)
+        assert 40_000 < await left() <= 50_000
+        await store.check("s", 100_000)
+        assert 90_000 < await left() <= 100_000
+        for key in keys_of("s"):
+            assert 3_690_000 < await engine.admin.pttl(key) <= 3_700_000
+
+
+async def test_scripts_the_store_forgot_are_sent_again(tmp_path: Path, flavour: Flavour) -> None:
+    async with redis_server(tmp_path, flavour) as engine, opened(engine) as store:
+        await engine.admin.script_flush()
+        first = await created(store)
+        await engine.admin.script_flush()
+        assert await store.check("s") == first
+        assert (await store.sessions("", None, 10)).sessions == [("s", first, (await _as_of(store)), None)]
+
+
+async def _as_of(store: ScriptedStore) -> int:
+    stored = await store.read("s")
+    assert isinstance(stored, Stored)
+    return stored.as_of

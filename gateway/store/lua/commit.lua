@@ -52,12 +52,14 @@ if not m then
   if ARGV[2] ~= '' then
     return {'moved'}
   end
-  redis.call('UNLINK', META, RECORDS, ORDER, LOG)
   m = {
     epoch = ARGV[1], revision = 0, asOf = 0, ttl = tonumber(ARGV[8]), count = 0, logBytes = 0,
     replid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)'),
   }
+  -- A full store refuses a script at its first write that needs memory, unless another write came before: so HSET leads.
   redis.call('HSET', META, 'id', ARGV[5], 'secret', ARGV[6], 'replid', m.replid)
+  redis.call('HDEL', META, 'reason', 'token') -- of one that ended a moment ago
+  redis.call('UNLINK', RECORDS, ORDER, LOG)
 end
 m.revision = m.revision + 1
 m.asOf = math.max(NOW, m.asOf)
