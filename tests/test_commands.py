@@ -1,5 +1,6 @@
 """Commands against a real gateway, as processes: what they answer, what they leave behind, how they end."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -235,3 +236,50 @@ async def test_the_printed_address_is_that_of_the_web_socket(tmp_path: Path) -> 
         assert sh.url.startswith("ws://[::1]:")
         assert socket_url(sh.url).endswith("/v1/ws")
         assert (await sh.run("sessions"))[0] == 0
+
+
+async def test_a_ready_file_that_cannot_be_written_ends_the_start(tmp_path: Path) -> None:
+    done = await anyio.run_process(
+        command("serve", "--port", "0", "--ready-file", str(tmp_path / "missing" / "ready")),
+        env=environment(tmp_path),
+        check=False,
+    )
+    error = msgspec.json.decode(done.stdout)["error"]
+    assert (done.returncode, error["kind"], error["setting"]) == (2, "bad_setting", "ready_file")
+
+
+async def test_a_board_that_is_refused_for_good_ends_the_demo(tmp_path: Path) -> None:
+    await anyio.Path(tmp_path / "c.toml").write_text("[limits]\nrecords = 10\n")
+    with anyio.fail_after(WAIT_S):
+        done = await anyio.run_process(
+            command("demo", "--port", "0", "--config", str(tmp_path / "c.toml")), env=environment(tmp_path), check=False
+        )
+    _, told = [msgspec.json.decode(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, told["error"]["kind"], told["error"]["limit"]) == (2, "limit_exceeded", "records")
+    assert b"Traceback" not in done.stderr
+
+
+async def test_sigterm_while_the_engine_starts_ends_it_too(tmp_path: Path) -> None:
+    """An engine that never answers: a script in its place that says it runs, and waits."""
+    runs, engine = tmp_path / "runs", anyio.Path(tmp_path / "bin" / "valkey-server")
+    os.mkfifo(runs)
+    await engine.parent.mkdir()
+    await engine.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exec echo "Server v=8.0.0"\necho yes > {runs}\nexec sleep 600\n'
+    )
+    await engine.chmod(0o755)
+    path = f"{engine.parent}:{os.environ['PATH']}"
+    process = await anyio.open_process(
+        command("serve", "--port", "0"), env=environment(tmp_path, PATH=path), stderr=subprocess.DEVNULL
+    )
+    with anyio.fail_after(WAIT_S):
+        async with process:
+            assert await anyio.Path(runs).read_text() == "yes\n"
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+
+
+async def test_without_a_redis_the_gateway_listens_and_says_so(tmp_path: Path) -> None:
+    async with shell(tmp_path, "--db", f"redis://127.0.0.1:{free_port()}/0") as sh:
+        status, told = await sh.run("describe", "s")
+        assert (status, told["error"]["kind"], told["error"]["retryable"]) == (3, "store_unavailable", True)
