@@ -1,6 +1,7 @@
 """The hub: hand-over, buffer, healing, faults of the store; two nodes over one real store."""
 
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -21,6 +22,10 @@ SESSIONS = ("s0", "s1", "s2")
 def flavour(request: pytest.FixtureRequest) -> Flavour:
     value: Flavour = request.param
     return value
+
+
+def _reached(follower: Follower, revision: int) -> bool:
+    return bool(follower.follow()["revision"] == revision)
 
 
 async def publish_for_ever(node: Node) -> None:
@@ -71,7 +76,7 @@ async def test_a_thousand_subscribes_while_another_node_publishes_as_fast_as_it_
                 follower = Follower(peer, view)
                 session = peer.views[view]
                 target = await theirs.call("describe", session=session)
-                await peer.until_that(lambda f=follower, t=target: f.follow()["revision"] == t["revision"])
+                await peer.until_that(partial(_reached, follower, target["revision"]))
                 assert follower.live and not follower.reasons
                 window = follower.describe["context"]["recordWindow"]
                 asked = {} if window["limit"] == 8 else {"limit": window["limit"], "offset": window["offset"]}
