@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core import model
 from gateway.core.order import GAP, finish
 from gateway.core.placing import scores_for
 from tests.core.build import Json, board, change_of_patch, changed, ids, published
@@ -85,3 +86,14 @@ def test_scores_rise_and_keep_as_many_as_they_can(known: list[Any]) -> None:
 )
 def test_scores_of_known_and_new_records(known: list[int | None], scores: list[int]) -> None:
     assert finish(scores_for(known)) == scores
+
+
+def test_where_every_score_is_taken_far_and_wide_room_is_made() -> None:
+    """Nothing between any two of 300 records: all of them are renumbered, not only those around the place."""
+    first = published(board(300))
+    records = {id: model.encode_record(record) for id, record in first.records.items()}
+    parts = {name: model.encode_part(name, getattr(first, name)) for name in model.PARTS}
+    scores = {f"F-{n}": n for n in range(300)}
+    tight = finish(model.load(first.position, first.as_of, parts, records, scores))
+    after = changed(tight, upsert({"id": "X", "region": "board", "after": "F-149"}))
+    assert ids(after) == [f"F-{n}" for n in range(150)] + ["X"] + [f"F-{n}" for n in range(150, 300)]
