@@ -453,6 +453,16 @@ def test_the_same_snapshot_again_changes_nothing() -> None:
     assert change_of_publish(EMPTY, {}).empty()
 
 
+def test_the_order_of_regions_and_feedback_counts_and_that_of_capabilities_does_not() -> None:
+    before = published(FULL)
+    reordered = published(FULL | {name: FULL[name][::-1] for name in ("regions", "feedback")}, old=before)
+    context = described(reordered)["context"]
+    assert [region["id"] for region in context["regions"]] == ["empty", "gates", "board"]
+    assert [entry["id"] for entry in context["feedback"]] == ["of-all", "of-gates", "of-hold", "of-a"]
+    assert change_of_publish(before, FULL | {"capabilities": FULL["capabilities"][::-1]}).empty()
+    assert change_of_publish(before, FULL | {"unavailable": FULL["unavailable"][::-1]}).empty()
+
+
 def test_absent_null_and_empty_are_different_things() -> None:
     before = published(FULL)
     assert "page" not in described(changed(before, {"page": {"unset": True}}))["context"]

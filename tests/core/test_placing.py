@@ -97,3 +97,12 @@ def test_where_every_score_is_taken_far_and_wide_room_is_made() -> None:
     tight = finish(model.load(first.position, first.as_of, parts, records, scores))
     after = changed(tight, upsert({"id": "X", "region": "board", "after": "F-149"}))
     assert ids(after) == [f"F-{n}" for n in range(150)] + ["X"] + [f"F-{n}" for n in range(150, 300)]
+
+
+def test_a_place_that_is_where_it_was_is_no_change_though_its_score_is_another() -> None:
+    snapshot = changed(published(board(3)), upsert({"id": "X", "region": "board", "after": "F-0"}))
+    snapshot = changed(snapshot, upsert({"id": "Y", "region": "board", "after": "X"}))
+    again = upsert({"id": "X", "before": "Y"})
+    assert change_of_patch(snapshot, again).empty()
+    assert not change_of_patch(snapshot, again | {"state": {"set": {"a": 1}}}).empty()
+    assert not change_of_patch(snapshot, upsert({"id": "X", "after": "Y"})).empty()
