@@ -7,6 +7,7 @@ async with running(tmp_path, outbox_bytes=65_536) as gateway, gateway.peer() as 
 import itertools
 import json
 import os
+import socket
 import struct
 import zlib
 from collections.abc import AsyncIterator
@@ -18,12 +19,14 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 import msgspec
+from anyio.abc import SocketAttribute
 from websockets.asyncio.client import ClientConnection, connect
 
 from gateway.core.limits import Limits
 from gateway.running import running_gateway
 from gateway.settings import Settings
 from tests.engines import RunningEngine, redis_server
+from tests.relay import Relay, relayed
 
 DEADLINE_S = 15.0
 """Longest wait for anything; nothing waits so long but a failure."""
@@ -103,7 +106,7 @@ class RawPeer:
 
     def __init__(self, link: anyio.abc.SocketStream) -> None:
         self.link = link
-        self.head = b""
+        self.head = ""
         self._buffer = b""
 
     async def handshake(self, host: str, *headers: str, path: str = "/v1/ws") -> str:
@@ -113,8 +116,8 @@ class RawPeer:
         with anyio.fail_after(DEADLINE_S):
             while b"\r\n\r\n" not in self._buffer:
                 self._buffer += await self.link.receive()
-        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
-        return head.decode()
+        top, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        return top.decode()
 
     async def send(self, *frames: bytes) -> None:
         await self.link.send(b"".join(frames))
@@ -134,9 +137,11 @@ class RawPeer:
         while True:
             first, payload = await self.frame()
             if first & 0x0F == TEXT:
-                if first & 0x40:
-                    payload = zlib.decompress(payload + b"\x00\x00\xff\xff", wbits=-15)
-                return json.loads(payload)
+                return self.decoded(first, payload)
+
+    def decoded(self, first: int, payload: bytes) -> Any:
+        """The message of a text frame, compressed or not; no context is kept."""
+        return json.loads(zlib.decompressobj(wbits=-15).decompress(payload) if first & 0x40 else payload)
 
     async def close_code(self) -> tuple[int, str]:
         """Of the next close frame."""
@@ -153,6 +158,12 @@ class RawPeer:
                     await self.link.receive()
             except (anyio.EndOfStream, anyio.BrokenResourceError):
                 return
+
+    def abort(self) -> None:
+        """Break the link off with a reset, whatever is under way."""
+        self.link.extra(SocketAttribute.raw_socket).setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
 
     async def _take(self, count: int) -> bytes:
         while len(self._buffer) < count:
@@ -193,8 +204,9 @@ def request(id: Any, method: str, params: Any = None) -> str:
 class Ring:
     """A running gateway. `url`: `ws://host:port`; `engine`: its store."""
 
-    def __init__(self, url: str, engine: RunningEngine) -> None:
+    def __init__(self, url: str, engine: RunningEngine, settings: Settings) -> None:
         self.url = url
+        self.settings = settings
         self.engine = engine
         parts = urlsplit(url)
         assert parts.hostname is not None and parts.port is not None
@@ -205,7 +217,9 @@ class Ring:
     async def peer(self, **options: Any) -> AsyncIterator[Peer]:
         """A connected client; `options` of `websockets.connect`."""
         arguments: dict[str, Any] = {"compression": None, "proxy": None, "ping_interval": None, "close_timeout": 2}
-        async with connect(f"{self.url}/v1/ws", **arguments | {"max_size": None} | options) as socket:
+        async with connect(
+            f"{self.url}/v1/ws", **arguments | {"max_size": None, "max_queue": None} | options
+        ) as socket:
             yield Peer(socket)
 
     @asynccontextmanager
@@ -229,8 +243,8 @@ class Ring:
                         data += await peer.link.receive()
                 except (anyio.EndOfStream, anyio.BrokenResourceError):
                     pass
-        head, _, body = data.partition(b"\r\n\r\n")
-        first, *lines = head.decode().split("\r\n")
+        top, _, body = data.partition(b"\r\n\r\n")
+        first, *lines = top.decode().split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
         return int(first.split()[1]) if first else 0, headers, body
 
@@ -243,9 +257,25 @@ class Ring:
 
     async def metric(self, name: str) -> float:
         """The sum over a metric's series, `name` up to the labels."""
+        return await self.series(name, "")
+
+    async def series(self, name: str, label: str) -> float:
+        """Likewise, of those series whose labels hold `label`."""
         _, body = await self.get("/metrics")
         lines = [line.rpartition(" ") for line in body.decode().splitlines()]
-        return sum(float(value) for series, _, value in lines if series.partition("{")[0] == name)
+        return sum(float(value) for series, _, value in lines if series.partition("{")[0] == name and label in series)
+
+    async def until_ready(self) -> None:
+        """Return once the gateway says it is ready: the store's probe came back."""
+        with anyio.fail_after(DEADLINE_S):
+            while (await self.get("/readyz"))[0] != 200:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+    async def until_metric(self, name: str, value: float, label: str = "") -> None:
+        """Return once a metric has reached `value`."""
+        with anyio.fail_after(DEADLINE_S):
+            while await self.series(name, label) < value:  # noqa: ASYNC110  # a page has no event to wait for
+                await anyio.sleep(0.01)
 
 
 def limits_of(**changed: int) -> Limits:
@@ -254,9 +284,28 @@ def limits_of(**changed: int) -> Limits:
 
 
 @asynccontextmanager
-async def running(directory: Path, origins: tuple[str, ...] = (), **limits: int) -> AsyncIterator[Ring]:
+async def running(directory: Path, *, origins: tuple[str, ...] = (), **limits: int) -> AsyncIterator[Ring]:
     """A gateway over a Redis of its own in `directory`, for as long as the block lasts."""
-    async with redis_server(directory) as engine:
-        settings = Settings(port=0, db=engine.url, db_source="argv", origins=origins, limits=limits_of(**limits))
-        async with running_gateway(settings) as url:
-            yield Ring(url, engine)
+    async with redis_server(directory) as engine, gateway_on(engine, engine.url, origins=origins, **limits) as ring:
+        yield ring
+
+
+@asynccontextmanager
+async def relayed_ring(directory: Path, **limits: int) -> AsyncIterator[tuple[Ring, Relay]]:
+    """Likewise, with a relay before the Redis that makes it slow or silent."""
+    async with (
+        redis_server(directory) as engine,
+        relayed(engine.url, directory) as relay,
+        gateway_on(engine, relay.url, **limits) as ring,
+    ):
+        yield ring, relay
+
+
+@asynccontextmanager
+async def gateway_on(
+    engine: RunningEngine, db: str, *, origins: tuple[str, ...] = (), **limits: int
+) -> AsyncIterator[Ring]:
+    """A gateway whose store is at `db`."""
+    settings = Settings(port=0, db=db, db_source="argv", origins=origins, limits=limits_of(**limits))
+    async with running_gateway(settings) as url:
+        yield Ring(url, engine, settings)
