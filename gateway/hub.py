@@ -12,19 +12,25 @@ from random import Random
 from typing import Final
 
 import anyio
+import structlog
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from gateway.core import model
 from gateway.core.errors import GatewayError
 from gateway.core.history import Gap, merge
 from gateway.core.limits import Limits
-from gateway.core.order import Steps, finish
 from gateway.core.position import Position
 from gateway.core.view import Target
+from gateway.frames import Frame
+from gateway.held import Held, load, reached, step_of, unavailable, unknown_session, unreadable
 from gateway.metrics import Metrics
 from gateway.replica import Replica, Step
-from gateway.slices import sliced
+from gateway.service import Peer
+from gateway.slices import SLICE_S, sliced
 from gateway.store import Changed, Ended, Event, Gone, Log, Renewed, Store, Stored
+
+log = structlog.get_logger(__name__)
 
 RETRY_S: Final = 1.0
 """Seconds until a session that could not be healed is tried again; the store's own link backs off by itself."""
@@ -40,25 +46,10 @@ LOADS: Final = 5
 """Reads of a session in one attempt to open or heal it; then `store_unavailable`, and the next check tries again."""
 TASKS: Final = 16
 """Sessions opened or healed at once: far below the store's links, so that requests find one."""
+ATTEMPTS: Final = 3
+"""Attempts to open or heal a session that one reader waits for; then it is answered with what is known."""
 TICK_S: Final = 0.5
 """Seconds between two sweeps over the sessions: checks due, idle ones closed, the publisher's state told."""
-
-
-class Held:
-    """A session this node holds. `ready` is set while its replica can be asked."""
-
-    def __init__(self, replica: Replica, now: float) -> None:
-        self.replica = replica
-        self.ready = anyio.Event()
-        self.error: GatewayError | None = None
-        self.buffer: list[Changed | Renewed] = []
-        self.overflowed = False
-        self.healing = True  # until it is ready: events are buffered
-        self.working = False  # a task opens, heals or checks it
-        self.watched = False
-        self.used = now
-        self.checked = now
-        self.write_lock = anyio.Lock()
 
 
 class Hub:
@@ -75,12 +66,13 @@ class Hub:
         self._slots = anyio.CapacityLimiter(TASKS)
         self._timers: list[tuple[float, str]] = []
         self._timer_set = anyio.Event()
+        self._owed: dict[Peer, dict[str, Frame]] = {}
 
     async def run(self, started: Callable[[], None]) -> None:
         """Until cancelled: the store's links, checks, timers, and the tasks that open and heal."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            tasks.start_soon(self._sweep)
+            tasks.start_soon(self._sweep_for_ever)
             tasks.start_soon(self._run_timers)
             await self.store.run(self._on_event, self._on_doubt, started=started)
 
@@ -91,9 +83,9 @@ class Hub:
         """The session, if this node holds it."""
         return self._held.get(session)
 
-    def count(self) -> int:
-        """How many sessions this node holds."""
-        return len(self._held)
+    def every(self) -> list[Held]:
+        """All sessions this node holds."""
+        return list(self._held.values())
 
     def ended(self, session: str, reason: str) -> None:
         """A session was ended here: it is not answered any more, before the store's event comes."""
@@ -101,10 +93,22 @@ class Hub:
         if held is not None:
             self._end(held, reason)
 
+    def drained(self, peer: Peer) -> None:
+        """The peer has room again: it hears which of its sessions ended meanwhile."""
+        owed = self._owed.pop(peer, {})
+        for session, frame in owed.items():
+            self._tell_ended(peer, session, frame)
+
+    def leave(self, peer: Peer) -> None:
+        """The connection is closed."""
+        self._owed.pop(peer, None)
+
     # Asking
 
     async def open(self, session: str) -> Held:
-        """The session's replica, current and ready.
+        """The session, its replica as current as this node can make it.
+
+        While the store is out of reach a replica known from before is what is answered (`publisher` says so).
 
         Raises:
             GatewayError: `unknown_session`; `store_unavailable` when it could not be read in `WAIT_S`, or the store has
@@ -115,35 +119,48 @@ class Hub:
             held = self._held[session] = Held(Replica(session, self.limits, self.target, self.metrics), self.now())
             self._work(held, self._open)
         held.used = self.now()
-        if not held.ready.is_set():
-            await self._until_ready(held)
+        with anyio.move_on_after(WAIT_S):
+            for _ in range(ATTEMPTS):
+                if not held.working or not (held.healing or held.served < held.floor):
+                    break
+                await held.attempt.wait()
         if held.error is not None:
             raise held.error
+        if held.replica.snapshot is None or held.served < held.floor:
+            raise unavailable()
         if self.store.reached_ms_ago() > self.limits.stale_read_ms:
             raise unavailable()
         return held
 
-    async def _until_ready(self, held: Held) -> None:
-        with anyio.move_on_after(WAIT_S):
-            await held.ready.wait()
-            return
-        # Known, but its newest revision is out of reach: what is known is still the truth of its position.
-        if held.replica.snapshot is None or self.store.reached_ms_ago() <= self.limits.lease_ms:
-            raise unavailable()
-
     async def refresh(self, held: Held) -> None:
-        """Bring a replica to the store's position now; also tells `digest`."""
-        if not held.healing:
-            self._doubt(held)
-        await self._until_ready(held)
+        """Bring a replica to the store's position now, by a read that begins now; also tells `digest`.
+
+        Raises:
+            GatewayError: as `open`, but `store_unavailable` whenever the store does not answer.
+        """
+        held.asked += 1
+        ticket = held.asked
+        self._doubt(held)
+        with anyio.move_on_after(WAIT_S):
+            while held.working and held.served < ticket and held.error is None:
+                await held.attempt.wait()
         if held.error is not None:
             raise held.error
+        if held.served < ticket:
+            raise unavailable()
 
     async def forward(self, held: Held, position: Position) -> None:
         """Return once the replica is at `position` or beyond: who was told a revision is never answered before it."""
-        replica = held.replica
-        if replica.position.epoch != position.epoch or replica.position.revision < position.revision:
+        if not reached(held.replica, position):
             await self.refresh(held)
+
+    def noted(self, session: str, position: Position) -> None:
+        """A position was told that did not come from the replica: reads wait until the replica has it."""
+        held = self._held.get(session)
+        if held is not None and not (held.replica.snapshot is not None and reached(held.replica, position)):
+            held.asked += 1
+            held.floor = held.asked
+            self._doubt(held)
 
     def publisher(self) -> str:
         """`unknown` while the store has not answered for `limits.leaseMs`; else `none`: no session is served yet."""
@@ -163,6 +180,7 @@ class Hub:
         if held is None:
             return
         if isinstance(event, Ended):
+            held.over, held.dirty = event.reason, True
             self._doubt(held)  # asked of the store: the event may be of an earlier session of this id
         elif held.healing:
             self._buffer(held, event)
@@ -172,7 +190,7 @@ class Hub:
     def _buffer(self, held: Held, event: Changed | Renewed) -> None:
         if len(held.buffer) >= BUFFERED:
             held.buffer.clear()
-            held.overflowed = True
+            held.dirty = True
         held.buffer.append(event)
 
     def _take(self, held: Held, event: Changed | Renewed) -> None:
@@ -182,8 +200,11 @@ class Hub:
             return
         follows = event.position == Position(at.epoch, at.revision + 1)
         if isinstance(event, Changed) and follows and event.redo is not None:
-            self.advance(held, _step(held.replica, event.position, event.as_of, event.cause, event.redo))
-            return
+            try:
+                self.advance(held, step_of(held.replica, event.position, event.as_of, event.cause, event.redo))
+                return
+            except Exception as error:  # of this session only: the others of this node live on
+                log.error("session.event_unreadable", session=held.replica.session, error=type(error).__name__)
         if not follows:
             self.metrics.gaps.labels("missed").inc()
         self._heal_soon(held)
@@ -192,26 +213,35 @@ class Hub:
     def _on_doubt(self) -> None:
         self.metrics.resubscribed.inc()
         for held in self._held.values():
+            held.dirty = True
             self._doubt(held)
 
     def _doubt(self, held: Held) -> None:
-        if held.replica.snapshot is not None:
+        if held.replica.snapshot is not None and held.error is None:
             self._heal_soon(held)
 
     def _heal_soon(self, held: Held) -> None:
-        if not held.healing:
-            held.healing = True
-            held.ready = anyio.Event()
+        held.healing = True
         if not held.working:
             self._work(held, self._heal)
 
     def _end(self, held: Held, reason: str) -> None:
         """Forget the session; its watchers hear why. Whoever waits for it hears that there is none."""
+        frame, peers = held.replica.end(reason)
+        self._drop(held, unknown_session())
+        for peer in peers:
+            self._tell_ended(peer, held.replica.session, frame)
+
+    def _tell_ended(self, peer: Peer, session: str, frame: Frame) -> None:
+        """Now, or when the peer has room: nothing else will ever tell it."""
+        if not peer.deliver(frame):
+            self._owed.setdefault(peer, {})[session] = frame
+
+    def _drop(self, held: Held, error: GatewayError) -> None:
+        held.error = error
+        held.attempt.set()
         if self._held.get(held.replica.session) is held:
             del self._held[held.replica.session]
-        held.error = unknown_session()
-        held.replica.end(reason)
-        held.ready.set()
         self._unwatch(held)
 
     def _unwatch(self, held: Held) -> None:
@@ -225,39 +255,48 @@ class Hub:
     def _work(self, held: Held, work: Callable[[Held], Awaitable[None]]) -> None:
         assert self._tasks is not None, "the hub runs before it is asked"
         held.working = True
-        self._tasks.start_soon(self._guarded, held, work)
+        held.attempt = anyio.Event()
+        self._tasks.start_soon(self._guarded, held, work, held.attempt)
 
-    async def _guarded(self, held: Held, work: Callable[[Held], Awaitable[None]]) -> None:
+    async def _guarded(self, held: Held, work: Callable[[Held], Awaitable[None]], attempt: anyio.Event) -> None:
         """One task at a time for a session; what came up meanwhile is healed next, what failed a little later."""
         try:
             async with self._slots:
                 await work(held)
-        except GatewayError as error:
             held.working = False
-            held.buffer.clear()
-            held.overflowed = True
-            if held.replica.snapshot is None:
-                self._drop(held, error)
-            else:
-                held.checked = self.now() - CHECK_S + RETRY_S
-            return
-        held.working = False
-        if held.healing and held.error is None:
-            self._work(held, self._heal)
+            if held.error is None and (held.healing or held.served < held.asked):
+                self._heal_soon(held)
+        except GatewayError as error:
+            self._failed(held, error)
+        except Exception as error:  # stored by another hand, or a bug: of this session only
+            log.error("session.unreadable", session=held.replica.session, error=type(error).__name__)
+            self._end(held, "lost")
+            held.error = unreadable()
+        finally:
+            held.working = held.working and held.attempt is not attempt
+            attempt.set()
 
-    def _drop(self, held: Held, error: GatewayError) -> None:
-        held.error = error
-        held.ready.set()
-        if self._held.get(held.replica.session) is held:
-            del self._held[held.replica.session]
-        self._unwatch(held)
+    def _failed(self, held: Held, error: GatewayError) -> None:
+        held.working = False
+        held.buffer.clear()
+        if held.replica.snapshot is None:
+            self._drop(held, error)
+        else:
+            held.checked = self.now() - CHECK_S + RETRY_S
 
     async def _open(self, held: Held) -> None:
-        await self.store.watch(held.replica.session)
+        session = held.replica.session
+        await self.store.watch(session)
         held.watched = True
         for _ in range(LOADS):
-            stored = await self.store.read(held.replica.session)
+            asking, held.dirty = held.asked, False
+            stored = await self.store.read(session)
             if isinstance(stored, Gone):
+                if held.asked == asking:
+                    self._drop(held, unknown_session())
+                    return
+                continue
+            if not await self._whole(session, stored):
                 self._drop(held, unknown_session())
                 return
             snapshot = await sliced(load(stored))
@@ -265,77 +304,93 @@ class Hub:
                 self._unwatch(held)
                 return
             held.replica.start(snapshot, stored.secret, stored.digest)
-            if self._go_live(held):
+            if self._go_live(held, asking):
                 return
         raise unavailable()
 
-    def _go_live(self, held: Held) -> bool:
+    async def _whole(self, session: str, stored: Stored) -> bool:
+        """Whether every part is there. Nothing true can be told of a session that misses one: it is ended."""
+        missing = model.PARTS.keys() - stored.parts.keys()
+        if missing:
+            log.error("session.incomplete", session=session, parts=sorted(missing))
+            await self.store.end(session, None)
+        return not missing
+
+    def _go_live(self, held: Held, asking: int) -> bool:
         """Apply what was buffered; False where that leaves a gap."""
         buffered, held.buffer = held.buffer, []
-        overflowed, held.overflowed = held.overflowed, False
         try:
             events = merge(held.replica.position, buffered)
         except Gap:
             return False
-        if overflowed or any(isinstance(event, Renewed) or event.redo is None for event in events):
+        if held.dirty or any(isinstance(event, Renewed) or event.redo is None for event in events):
             return False
         for event in events:
             assert isinstance(event, Changed)
             assert event.redo is not None
-            self.advance(held, _step(held.replica, event.position, event.as_of, event.cause, event.redo))
+            self.advance(held, step_of(held.replica, event.position, event.as_of, event.cause, event.redo))
         held.healing = False
+        held.served = asking
         held.checked = self.now()
-        held.ready.set()
         return True
 
     async def _heal(self, held: Held) -> None:
-        """From the log where it reaches back, once for all watchers; else by reading anew."""
+        """From the log as far as it reaches, once for all watchers; else by reading anew."""
         for _ in range(LOADS):
-            log = await self.store.log(held.replica.session, held.replica.position)
-            if isinstance(log, Gone):
-                self._end(held, log.reason)
+            asking, held.dirty = held.asked, False
+            kept = await self.store.log(held.replica.session, held.replica.position)
+            if held.error is not None:  # it ended meanwhile
                 return
-            if log.entries is None or any(entry.redo is None for entry in log.entries):
-                if not await self._reload(held):
-                    return
-            else:
-                self._apply_log(held, log)
-            if self._go_live(held):
+            if isinstance(kept, Gone):
+                self._end(held, kept.reason)
+                return
+            if held.over and kept.position.epoch != held.replica.position.epoch:
+                self._end(held, held.over)  # and was created again
+                return
+            if not held.dirty:
+                held.over = ""
+            if not await self._follow(held, kept) and not await self._reload(held):
+                return
+            if self._go_live(held, asking):
                 return
         raise unavailable()
 
-    def _apply_log(self, held: Held, log: Log) -> None:
-        assert log.entries is not None
-        for entry in log.entries:
-            assert entry.redo is not None
-            position = Position(log.position.epoch, entry.revision)
-            self.advance(held, _step(held.replica, position, entry.as_of, entry.cause, entry.redo))
-        held.replica.digest = log.digest
+    async def _follow(self, held: Held, kept: Log) -> bool:
+        """Apply the entries of the log; False where one is too large for it, or the log does not reach back."""
+        start = self.now()
+        for entry in kept.entries or ():
+            if entry.redo is None:
+                return False
+            position = Position(kept.position.epoch, entry.revision)
+            self.advance(held, step_of(held.replica, position, entry.as_of, entry.cause, entry.redo))
+            if self.now() - start > SLICE_S:
+                await checkpoint()
+                start = self.now()
+        if kept.entries is None:
+            return False
+        held.replica.digest = kept.digest
+        return True
 
     async def _reload(self, held: Held) -> bool:
-        """Read the session anew. Watchers are told `gap`, but where the log still knows the cause of every revision."""
-        old = held.replica.current
-        stored = await self.store.read(held.replica.session)
-        if isinstance(stored, Gone):
-            self._end(held, stored.reason)
+        """Read the session anew. Watchers are told `gap`, but for one revision whose cause the log knows."""
+        old, session = held.replica.current, held.replica.session
+        stored = await self.store.read(session)
+        if isinstance(stored, Gone) or not await self._whole(session, stored):
+            self._end(held, stored.reason if isinstance(stored, Gone) else "lost")
             return False
         snapshot = await sliced(load(stored))
-        log = await self.store.log(held.replica.session, old.position)
-        if isinstance(log, Gone):
-            self._end(held, log.reason)
+        kept = await self.store.log(session, old.position)
+        if isinstance(kept, Gone):
+            self._end(held, kept.reason)
             return False
-        causes = (
-            None if log.entries is None else [e.cause for e in log.entries if e.revision <= stored.position.revision]
-        )
-        known = (
-            causes is not None
-            and stored.position.epoch == old.position.epoch
-            and len(causes) == stored.position.revision - old.position.revision
-        )
         touched = await sliced(model.differing(old, snapshot))
-        step = Step(snapshot, tuple(causes) if known and causes else (), touched)
+        if held.error is not None:
+            return False
+        epoch, revision = old.position
         if snapshot.position != old.position:
-            self.advance(held, step, gap=not known)
+            # What came and went within several revisions nobody can tell: only one is known without its change.
+            known = kept.entries if snapshot.position == Position(epoch, revision + 1) else None
+            self.advance(held, Step(snapshot, (known[0].cause,) if known else (), touched), gap=not known)
         held.replica.secret, held.replica.digest = stored.secret, stored.digest
         return True
 
@@ -344,7 +399,8 @@ class Hub:
     def set_timer(self, held: Held) -> None:
         """Something may have been held back: see that it is sent when its time has come."""
         due = held.replica.next_due
-        if due is not None:
+        if due is not None and (held.timer is None or due < held.timer):
+            held.timer = due
             heapq.heappush(self._timers, (due, held.replica.session))
             self._timer_set.set()
 
@@ -357,31 +413,34 @@ class Hub:
                 with anyio.move_on_after(wait):
                     await self._timer_set.wait()
             while self._timers and self._timers[0][0] <= self.now():
-                _, session = heapq.heappop(self._timers)
+                at, session = heapq.heappop(self._timers)
                 held = self._held.get(session)
-                if held is not None and held.replica.next_due is not None:
+                if held is not None and held.timer == at:  # else an earlier one took its place
+                    held.timer = None
                     held.replica.due(self.now())
                     self.set_timer(held)
 
-    async def _sweep(self) -> None:
+    async def _sweep_for_ever(self) -> None:
         while True:
             await anyio.sleep(TICK_S)
-            now, publisher = self.now(), self.publisher()
-            for held in list(self._held.values()):
-                if held.replica.snapshot is None:
-                    continue
-                held.replica.tell_publisher(publisher)
-                if not held.replica.views and now - held.used > LINGER_S and not held.write_lock.locked():
-                    self._close(held)
-                elif now - held.checked > CHECK_S * self._random.uniform(0.8, 1.0):
-                    held.checked = now
-                    if not held.working:
-                        self._work(held, self._check)
+            self.sweep(self.now())
+
+    def sweep(self, now: float) -> None:
+        """Start the checks that are due at `now`, close who is idle, tell the publisher's state."""
+        publisher = self.publisher()
+        for held in list(self._held.values()):
+            if held.replica.snapshot is None:
+                continue
+            held.replica.tell_publisher(publisher)
+            if not held.replica.views and now - held.used > LINGER_S and not held.write_lock.locked():
+                self._close(held)
+            elif now - held.checked > CHECK_S * self._random.uniform(0.8, 1.0):
+                held.checked = now
+                if not held.working:
+                    self._work(held, self._check)
 
     def _close(self, held: Held) -> None:
-        del self._held[held.replica.session]
-        held.error = unavailable()
-        self._unwatch(held)
+        self._drop(held, unavailable())
 
     async def _check(self, held: Held) -> None:
         """Compare positions with the store; a session that did not heal is tried again."""
@@ -392,25 +451,6 @@ class Hub:
         position = await self.store.check(held.replica.session)
         if isinstance(position, Gone):
             self._end(held, position.reason)
-        elif position != held.replica.position and not held.healing:
+        elif position != held.replica.position:
             held.healing = True
-            held.ready = anyio.Event()
             await self._heal(held)
-
-
-def load(stored: Stored) -> Steps[model.Snapshot]:
-    """The snapshot of what the store keeps."""
-    return model.load(stored.position, stored.as_of, stored.parts, stored.records, stored.scores)
-
-
-def _step(replica: Replica, position: Position, as_of: int, cause: str, redo: bytes) -> Step:
-    change = model.decode_change(redo)
-    return Step(finish(model.apply(replica.current, change, position, as_of)), (cause,), change.touched())
-
-
-def unknown_session() -> GatewayError:
-    return GatewayError("unknown_session", "There is no such session, or it is not for you.")
-
-
-def unavailable() -> GatewayError:
-    return GatewayError("store_unavailable", "The store is out of reach; ask again.", retryAfterMs=1000)

@@ -6,7 +6,7 @@ owns opening, healing and timers; it calls `advance`, `end`, `due`.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from gateway.core import observe
 from gateway.core.limits import Limits
 from gateway.core.messages import notification
-from gateway.core.model import Snapshot
+from gateway.core.model import Snapshot, differing
+from gateway.core.order import finish
 from gateway.core.position import Position
 from gateway.core.view import Projection, Target, View, describe, project
 from gateway.frames import Frame
@@ -204,14 +205,28 @@ class Replica:
 
     def _tell_after(self, live: LiveView, watcher: Watcher, frames: dict[frozenset[str], Frame], now: float) -> None:
         assert watcher.base is not None
-        frame = live.after(watcher.base, watcher.cause, self.limits)
+        kinds = self._merged_reasons(live, watcher.base) if watcher.held > 1 else frozenset()
+        frame = None if kinds else live.after(watcher.base, watcher.cause, self.limits)
         if frame is None:
-            self._invalidate(live, watcher, {"insufficient"}, frames, now)
+            self._invalidate(live, watcher, kinds or {"insufficient"}, frames, now)
         elif watcher.peer.deliver(frame):
             watcher.base, watcher.held, watcher.cause, watcher.last_sent = live.projection, 0, "", now
             self.metrics.afters.inc()
         else:
             self._fall_behind(watcher, set())
+
+    def _merged_reasons(self, live: LiveView, base: Projection) -> frozenset[str]:
+        """Reasons that several revisions together give although none of them did: too many ids moved, say (§6.3)."""
+        touched = self._touched_since(base.snapshot)
+        return observe.reasons(base, live.projection, "", touched, self.limits)
+
+    def _touched_since(self, base: Snapshot) -> Iterator[str]:
+        """Ids of the records that differ from `base`, and maybe of others; nothing is done before the first is asked for."""
+        steps = self.since(base.position)
+        if steps is None:
+            yield from finish(differing(base, self.current))
+        else:
+            yield from frozenset().union(*[step.touched for step in steps[1:]])
 
     def _fall_behind(self, watcher: Watcher, kinds: set[str]) -> None:
         watcher.stop()
@@ -298,11 +313,11 @@ class Replica:
             params = observe.invalidated_params(live.view, live.projection, (), publisher)
             frame = Frame(notification("invalidated", params))
             for watcher in live.watchers.values():
-                if watcher.base is not None:
-                    watcher.peer.deliver(frame)
+                if watcher.base is not None and not watcher.peer.deliver(frame):
+                    self._fall_behind(watcher, set())
 
-    def end(self, reason: str) -> None:
-        """The session is over: once per connection, and the last its views hear."""
+    def end(self, reason: str) -> tuple[Frame, list[Peer]]:
+        """The session is over: the frame that says so, the last its views hear, and who has to hear it once."""
         params = msgspec.json.encode({"session": self.session, "reason": reason})
         frame = Frame(notification("ended", params))
         peers: dict[Peer, Any] = {}
@@ -311,15 +326,14 @@ class Replica:
                 peers[peer] = None
                 peer.views.pop(id, None)
         self.views = {}
-        for peer in peers:
-            peer.deliver(frame)
+        return frame, list(peers)
 
     # Resume
 
-    def since(self, revision: int) -> list[Step] | None:
-        """The remembered steps from `revision` on, that one first; None: not remembered."""
-        steps = [step for step in self.steps if step.position.revision >= revision]
-        return steps if steps and steps[0].position.revision == revision else None
+    def since(self, position: Position) -> list[Step] | None:
+        """The remembered steps from `position` on, that one first; None: not remembered."""
+        steps = [step for step in self.steps if step.position.revision >= position.revision]
+        return steps if steps and steps[0].position == position else None
 
 
 def result(members: bytes, target: Target) -> bytes:
@@ -327,20 +341,44 @@ def result(members: bytes, target: Target) -> bytes:
     return b"{" + members + (b"," if members else b"") + b'"agent_surface":{' + target.members() + b"}}"
 
 
-def resumed(steps: list[Step], view: View, limits: Limits, target: Target) -> tuple[set[str], Projection, bytes | None]:
-    """What came behind the first step, for one view: required reasons, its last projection, and the merged `after`.
+class Resume:
+    """What came behind one step, for one view, taken step by step.
 
-    Every step is judged as a live watcher's would have been, so that what came and went in between is told.
+    Every step is judged as a live watcher's would have been, so that what came and went in between is told; and all of
+    them together, for it is one `after` that would tell them.
     """
-    first = last = project(steps[0].snapshot, view, limits, target)
-    kinds: set[str] = set()
-    for step in steps[1:]:
-        projection = project(step.snapshot, view, limits, target, last)
+
+    def __init__(self, since: Step, view: View, limits: Limits, target: Target) -> None:
+        self._view, self._limits, self._target = view, limits, target
+        self._first = self._last = project(since.snapshot, view, limits, target)
+        self._causes: list[str] = []
+        self._kinds: set[str] = set()
+        self._touched: set[str] = set()
+        self.steps = 0
+
+    @property
+    def position(self) -> Position:
+        """Of the last step taken."""
+        return self._last.snapshot.position
+
+    def take(self, step: Step) -> None:
+        """The next step."""
+        projection = project(step.snapshot, self._view, self._limits, self._target, self._last)
         for cause in step.causes or ("",):
-            kinds |= observe.reasons(last, projection, cause, step.touched, limits)
-        last = projection
-    if kinds:
-        return kinds, last, None
-    cause = steps[1].causes[0] if len(steps) == 2 and len(steps[1].causes) == 1 else ""
-    params = observe.after_params(first, last, view, cause, limits)
-    return ({"insufficient"} if params is None else set()), last, params
+            self._kinds |= observe.reasons(self._last, projection, cause, step.touched, self._limits)
+        self._last = projection
+        self._causes = list(step.causes)
+        self._touched |= step.touched
+        self.steps += 1
+
+    def outcome(self) -> tuple[set[str], bytes | None]:
+        """Required reasons, or the params of the merged `after` (None: nothing came)."""
+        if not self.steps:
+            return set(), None
+        if self.steps > 1:
+            self._kinds |= observe.reasons(self._first, self._last, "", self._touched, self._limits)
+        if self._kinds:
+            return self._kinds, None
+        cause = self._causes[0] if self.steps == 1 and len(self._causes) == 1 else ""
+        params = observe.after_params(self._first, self._last, self._view, cause, self._limits)
+        return ({"insufficient"} if params is None else set()), params

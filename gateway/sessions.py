@@ -31,11 +31,12 @@ from gateway.core.params import (
 from gateway.core.params import Sessions as SessionsParams
 from gateway.core.position import Position
 from gateway.core.view import Projection, Target, View, describe, time_text, view_of
-from gateway.hub import Held, Hub, unknown_session
+from gateway.held import Held, unknown_session
+from gateway.hub import Hub
 from gateway.metrics import Metrics
-from gateway.replica import Step, result, resumed
+from gateway.replica import Resume, Step, result
 from gateway.service import Peer
-from gateway.slices import sliced
+from gateway.slices import SLICE_S, sliced
 from gateway.store import Commit, Committed, Gone, Moved, Store
 
 COMMITS: Final = 5
@@ -71,6 +72,7 @@ class Sessions:
 
     def drained(self, peer: Peer) -> None:
         """The peer's outbox has room again."""
+        self.hub.drained(peer)
         for held in self._watched_by(peer):
             held.replica.drained(peer, self.hub.now())
             self.hub.set_timer(held)
@@ -82,6 +84,7 @@ class Sessions:
             if held is not None:
                 held.replica.unwatch(peer, view)
         peer.views.clear()
+        self.hub.leave(peer)
 
     def _watched_by(self, peer: Peer) -> list[Held]:
         found = [self.hub.held(session) for session in sorted(set(peer.views.values()))]
@@ -98,6 +101,8 @@ class Sessions:
         view = view_of(params, None, self.limits)
         held = await self.hub.open(params.session)
         kinds, after = await self._since(held, view, params.since)
+        if held.error is not None:
+            raise held.error
         head = b'"view":"%b"' % view.id().encode()
         publisher = b'"publisher":' + text(self.hub.publisher())
         if kinds:
@@ -126,6 +131,9 @@ class Sessions:
             raise held.error
         self._check_views(peer, held, view)
         # From here on nothing is awaited: no change can come between what is told and what is watched.
+        held.replica.tell_publisher(
+            self.hub.publisher()
+        )  # so that what is told here is what later changes are told from
         push, pace_s = params.deliver == "push", params.pace_ms / 1000
         projection = held.replica.watch(peer, view, push, pace_s, self.hub.now())
         return self._subscribed(view, projection, recovered, after, kinds)
@@ -171,16 +179,31 @@ class Sessions:
         at = held.replica.position
         if position.epoch != at.epoch or position.revision > at.revision:
             return {"gap"}, None
-        steps = held.replica.since(position.revision) or await self._steps_from_log(held, position)
+        steps = held.replica.since(position) or await self._steps_from_log(held, position)
         if steps is None or len(steps) - 1 > self.limits.history_revisions:
             return {"gap"}, None
-        if len(steps) == 1:
-            return set(), None
-        kinds, _, after = resumed(steps, view, self.limits, self.target)
-        return kinds, after
+        return await self._resumed(held, steps, view)
+
+    async def _resumed(self, held: Held, steps: list[Step], view: View) -> tuple[set[str], bytes | None]:
+        """What came from the first of `steps` to the replica's present, in slices; nothing is awaited behind the last."""
+        resume = Resume(steps[0], view, self.limits, self.target)
+        start = self.hub.now()
+        for _ in range(CATCH_UPS):
+            for step in steps[1:]:
+                resume.take(step)
+                if self.hub.now() - start > SLICE_S:
+                    await checkpoint()
+                    start = self.hub.now()
+            newer = held.replica.since(resume.position)
+            if newer is None:
+                break
+            if len(newer) == 1:
+                return resume.outcome()
+            steps = newer
+        return {"gap"}, None
 
     async def _steps_from_log(self, held: Held, since: Position) -> list[Step] | None:
-        """The steps from `since` to the replica's present, older ones walked back to from the log."""
+        """The steps from `since` to a revision the replica remembers, walked back to by the log."""
         for _ in range(CATCH_UPS):
             log = await self.store.log(held.replica.session, since)
             if (
@@ -190,8 +213,8 @@ class Sessions:
             ):
                 return None
             await self.hub.forward(held, log.position)
-            remembered = held.replica.since(log.position.revision)
-            if remembered is None or held.replica.position.epoch != since.epoch:
+            remembered = held.replica.since(log.position)
+            if remembered is None:
                 continue
             undos = [model.decode_change(entry.undo) for entry in log.entries if entry.undo is not None]
             snapshots = await sliced(walk_back(remembered[0].snapshot, undos))
@@ -199,9 +222,7 @@ class Sessions:
             for entry, undo, snapshot in zip(log.entries, undos, snapshots[1:], strict=True):
                 at_time = msgspec.structs.replace(snapshot, as_of=entry.as_of)
                 older.append(Step(at_time, (entry.cause,), undo.touched()))
-            newer = held.replica.since(log.position.revision)
-            if newer is not None:
-                return older + newer[1:]
+            return older
         return None
 
     async def _sessions(self, peer: Peer, params: SessionsParams) -> bytes:
@@ -210,6 +231,8 @@ class Sessions:
         limit = told if isinstance(params.limit, UnsetType) else params.limit
         listing = await self.store.sessions(params.prefix, cursor, limit)
         publisher = self.hub.publisher()
+        for session, position, _, _ in listing.sessions:
+            self.hub.noted(session, position)
         listed = [_listed(*session, publisher) for session in listing.sessions]
         members = b'"sessions":' + msgspec.json.encode(listed)
         if listing.next is not None:
@@ -241,6 +264,7 @@ class Sessions:
         dropped = ingest.Dropped()
 
         def change(old: Snapshot) -> Steps[Change]:
+            dropped.clear()  # of an earlier try, on a snapshot that may have declared other fields
             return patched(old, params.change, self.limits, dropped)
 
         base = _base(params.base)
@@ -270,7 +294,7 @@ class Sessions:
                 written = await self._create(session, encoded, kind, ttl_ms, change)
             else:
                 async with held.write_lock:
-                    written = await self._overwrite(held, base, encoded, kind, ttl_ms, change)
+                    written = await self._overwrite_live(held, base, encoded, kind, ttl_ms, change)
             if written is not None:
                 position, unchanged = written
                 members = b'"epoch":%b,"revision":%d' % (text(position.epoch), position.revision)
@@ -301,7 +325,19 @@ class Sessions:
         commit = msgspec.structs.replace(commit, undo=None)
         answer = await self.store.commit(session, commit)
         self.metrics.published("created" if isinstance(answer, Committed) else "moved")
-        return (answer.position, False) if isinstance(answer, Committed) else None
+        if isinstance(answer, Moved):
+            return None
+        self.hub.noted(session, answer.position)
+        return answer.position, False
+
+    async def _overwrite_live(self, held: Held, *args: Any) -> tuple[Position, bool] | None:
+        """As `_overwrite`; None also where the session ended or was closed while this waited: ask anew."""
+        try:
+            return None if held.error is not None else await self._overwrite(held, *args)
+        except GatewayError as error:
+            if error is held.error:
+                return None
+            raise
 
     async def _overwrite(
         self,
@@ -320,7 +356,8 @@ class Sessions:
         replica = held.replica
         digest = _digest(replica.secret, encoded)
         if base != replica.position:
-            if base != "any" or replica.digest is None:
+            # A repeat is one only while it is the current revision: the store is asked before it is taken for one.
+            if base != "any" or replica.digest is None or hmac.compare_digest(replica.digest, digest):
                 await self.hub.refresh(held)
             if replica.digest is not None and hmac.compare_digest(replica.digest, digest):
                 return replica.position, False
@@ -346,11 +383,13 @@ class Sessions:
         step = Step(
             msgspec.structs.replace(new, position=answer.position, as_of=answer.as_of), (cause,), made.touched()
         )
-        if replica.snapshot is old and not held.healing:
+        follows = answer.position == Position(old.position.epoch, old.position.revision + 1)  # not so of some repeats
+        if follows and replica.snapshot is old and not held.healing:
             self.hub.advance(held, step)
-            replica.digest = digest
         else:
             await self.hub.forward(held, answer.position)
+        if replica.position == answer.position:
+            replica.digest = digest
         return answer.position, False
 
     async def _commit(
@@ -397,7 +436,10 @@ class Sessions:
         base = None if isinstance(params.base, UnsetType) else _base(params.base)
         answer = await self.store.end(params.session, base if isinstance(base, Position) else None)
         if isinstance(answer, Moved):
-            raise unknown_session() if answer.position is None else conflict(answer.position)
+            if answer.position is None:
+                raise unknown_session()
+            self.hub.noted(params.session, answer.position)
+            raise conflict(answer.position)
         self.hub.ended(params.session, "ended")
         return self._result(b"")
 

@@ -1,6 +1,6 @@
 """From a message to what it changes: a whole snapshot as its difference (`publish`), a change applied (`patch`, §6.1)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -251,7 +251,7 @@ class _Patch:
         for n, id in enumerate(change.remove):
             if any(region.parent == id for region in self.regions.values()):
                 raise invalid(f"{at}/remove/{n}", "a region without children")
-        ingest.check_parents(self.regions, at + "/upsert")
+        ingest.check_parents(self.regions, [item.id for item in change.upsert], at + "/upsert")
 
     def _capabilities(self) -> Steps[None]:
         at = AT + "/capabilities"
@@ -267,7 +267,7 @@ class _Patch:
             self.unavailable.pop(id, None)
         if len(self.capabilities) > self.limits.capabilities:
             raise exceeded("capabilities", self.limits.capabilities, len(self.capabilities), path=at + "/upsert")
-        ingest.check_capability_bytes(self.capabilities, self.limits)
+        ingest.check_capability_bytes(self.capabilities, at + "/upsert", self.limits)
         gone = set(change.remove)
         if any(capability in gone for _, capability in self.old.blocked):
             yield from self._unblock(gone)
@@ -300,9 +300,7 @@ class _Patch:
     def _record(self, item: RecordUpsert, at: str) -> Steps[None]:
         if item.before is not UNSET and item.after is not UNSET:
             raise invalid(at + "/before", "`before` or `after`, not both")
-        both = next((name for name in item.unset if name in item.fields), None)
-        if both is not None:
-            raise invalid(f"{at}/fields/{ingest.escaped(both)}", "a field in `fields` or in `unset`, not both")
+        _once_unset(item.fields, item.unset, at, "fields")
         known = self.records.get(item.id)
         if known is None and item.region is UNSET:
             raise invalid(at + "/region", "the region of a new record")
@@ -478,11 +476,20 @@ def _changed_region(item: RegionUpsert, at: str, limits: Limits, known: Region |
     return msgspec.structs.replace(known, **named)
 
 
+def _once_unset(put: Container[str], unset: Sequence[str], at: str, member: str) -> None:
+    """No name twice in `unset`, none in it and in the member that sets it."""
+    seen: set[str] = set()
+    for n, name in enumerate(unset):
+        if name in put:
+            raise invalid(f"{at}/{member}/{ingest.escaped(name)}", f"a name in `{member}` or in `unset`, not both")
+        if name in seen:
+            raise invalid(f"{at}/unset/{n}", "a name that stands once in `unset`")
+        seen.add(name)
+
+
 def _state(put: dict[str, Any], unset: list[str], old: dict[str, Raw], limits: Limits) -> dict[str, Raw]:
     at = AT + "/state"
-    both = next((name for name in unset if name in put), None)
-    if both is not None:
-        raise invalid(f"{at}/set/{ingest.escaped(both)}", "a name in `set` or in `unset`, not both")
+    _once_unset(put, unset, at, "set")
     merged = dict(old)
     for name in unset:
         merged.pop(name, None)

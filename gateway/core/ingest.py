@@ -4,7 +4,7 @@ Nothing here knows what is stored; `content` judges a whole snapshot, the other 
 JSON Pointers into the params of the request (protocol §3, §6).
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,6 +38,10 @@ class Dropped:
     def __init__(self) -> None:
         self._entries: set[tuple[str, str, str]] = set()
 
+    def clear(self) -> None:
+        """Begin again: the message is judged anew on another snapshot."""
+        self._entries.clear()
+
     def undeclared(self, region: str, name: str) -> None:
         self._entries.add((region, name, "undeclared"))
 
@@ -67,12 +71,12 @@ def content(snapshot: SnapshotIn, limits: Limits, dropped: Dropped) -> Steps[Con
     """Judge and clean a whole snapshot (protocol §6, "Refused whole")."""
     at = "/snapshot"
     regions = unique(at + "/regions", snapshot.regions, region, limits, "regions", limits.regions)
-    check_parents(regions, at + "/regions")
+    check_parents(regions, list(regions), at + "/regions")
     check_arguments_bytes(snapshot.capabilities, at + "/capabilities", limits)
     capabilities = unique(
         at + "/capabilities", snapshot.capabilities, capability, limits, "capabilities", limits.capabilities
     )
-    check_capability_bytes(capabilities, limits)
+    check_capability_bytes(capabilities, at + "/capabilities", limits)
     yield
     if len(snapshot.records) > limits.records:
         raise exceeded("records", limits.records, len(snapshot.records), path=at + "/records")
@@ -165,20 +169,26 @@ def _field(declared: str | FieldIn, at: str, limits: Limits) -> Field:
     return Field(declared.name, declared.expose, declared.source, chars)
 
 
-def check_parents(regions: Mapping[str, Region], at: str) -> None:
-    """Every parent is there, and none leads in a circle."""
+def check_parents(regions: Mapping[str, Region], judged: Sequence[str], at: str) -> None:
+    """Every parent is there, and none leads in a circle.
+
+    Args:
+        judged: ids of the regions the message names, in its order; the others were sound before it came.
+        at: the path of the list that names them.
+    """
+    for n, id in enumerate(judged):
+        if regions[id].parent not in regions and regions[id].parent is not None:
+            raise invalid(f"{at}/{n}/parent", "the id of a region of the snapshot")
     sound: set[str] = set()
-    for n, start in enumerate(regions.values()):
-        seen: set[str] = set()
-        node = start
-        while node.parent is not None and node.id not in sound:
-            seen.add(node.id)
-            if node.parent not in regions:
-                raise invalid(f"{at}/{n}/parent", "the id of a region of the snapshot")
-            if node.parent in seen:
+    for n, id in enumerate(judged):
+        line: set[str] = set()
+        node: str | None = id
+        while node is not None and node not in sound:
+            if node in line:
                 raise invalid(f"{at}/{n}/parent", "a parent that does not lead back to the region")
-            node = regions[node.parent]
-        sound |= seen
+            line.add(node)
+            node = regions[node].parent
+        sound |= line
 
 
 def capability(given: CapabilityIn, at: str, limits: Limits) -> Capability:
@@ -206,10 +216,10 @@ def check_arguments_bytes(given: list[CapabilityIn], at: str, limits: Limits) ->
         raise exceeded("capabilityBytes", limits.capability_bytes, size, path=at)
 
 
-def check_capability_bytes(capabilities: Mapping[str, Capability], limits: Limits) -> None:
+def check_capability_bytes(capabilities: Mapping[str, Capability], at: str, limits: Limits) -> None:
     size = sum(len(bytes(item.text)) for item in capabilities.values())
     if size > limits.capability_bytes:
-        raise exceeded("capabilityBytes", limits.capability_bytes, size)
+        raise exceeded("capabilityBytes", limits.capability_bytes, size, path=at)
 
 
 def state(given: Mapping[str, Any], at: str, limits: Limits) -> dict[str, Raw]:

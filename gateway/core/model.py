@@ -68,7 +68,7 @@ class Feedback(msgspec.Struct, frozen=True):
     text: msgspec.Raw
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`fields`: the object as told. `truncated`: names of fields whose text ingest cut, ascending.
 
     `unavailable`: capability → reason. `score`: its place among all records of the session.

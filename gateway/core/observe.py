@@ -135,8 +135,8 @@ def after_params(before: Projection, after: Projection, view: View, cause: str, 
         cause: the declared cause's kind, "" without one or where several revisions are merged.
     """
     if before.shortened or after.shortened:
-        if before.pieces() != after.pieces():
-            return None
+        if before.pieces() != after.pieces() or before.totals() != after.totals():
+            return None  # totals: `capabilitiesTotal` tells what an emptied `capabilities` does not
         members: list[bytes] = []
     else:
         members = _members(before, after)

@@ -8,7 +8,10 @@ records by region: a window over the records of some regions is found without wa
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
@@ -22,12 +25,15 @@ SUMS_KEPT: Final = 8
 """Prefix sums kept per order, one for each set of regions asked for; above that all are dropped."""
 
 
-class Place(NamedTuple):
-    """One record of the order."""
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """One record of the order. Not tracked by the garbage collector, which would walk 100 000 of them at a time."""
 
     score: int
     id: str
     region: str
+
+
+_score = attrgetter("score")
 
 
 class _Block:
@@ -78,7 +84,12 @@ class Order:
             done = index + 1
             gone, come = edits[index]
             old = self._blocks[index].places if self._blocks else ()
-            blocks += _blocks(sorted([place for place in old if place.score not in gone] + come))
+            places = sorted([place for place in old if place.score not in gone] + come, key=_score)
+            if (
+                blocks and len(blocks[-1].places) + len(places) <= BLOCK
+            ):  # or removals would leave ever more tiny blocks
+                places = [*blocks.pop().places, *places]
+            blocks += _blocks(places)
             yield
         blocks += self._blocks[done:]
         return Order(blocks)
@@ -107,7 +118,7 @@ class Order:
         index = bisect_left(self._lasts, score)
         if index < len(self._blocks):
             places = self._blocks[index].places
-            inside = bisect_left(places, (score,))
+            inside = bisect_left(places, score, key=_score)
             if inside:
                 return places[inside - 1].score
         return self._lasts[index - 1] if index else None
@@ -118,7 +129,7 @@ class Order:
         if index == len(self._blocks):
             return None
         places = self._blocks[index].places
-        return places[bisect_left(places, (score + 1,))].score
+        return places[bisect_right(places, score, key=_score)].score
 
     def neighbours(self, score: int) -> tuple[str | None, str | None]:
         """Ids of the records right before and right behind the one at `score`."""
@@ -127,7 +138,7 @@ class Order:
 
     def _at(self, score: int) -> Place:
         places = self._blocks[bisect_left(self._lasts, score)].places
-        return places[bisect_left(places, (score,))]
+        return places[bisect_left(places, score, key=_score)]
 
     def around(self, score: int, reach: int) -> list[Place]:
         """The places of the `2 * reach` blocks around `score`, ascending."""
@@ -170,7 +181,7 @@ def _blocks(places: Sequence[Place]) -> list[_Block]:
 
 def ordered(places: list[Place]) -> Steps[Order]:
     """An order of places in any sequence; sorts in place."""
-    places.sort()
+    places.sort(key=_score)
     yield
     blocks: list[_Block] = []
     for start in range(0, len(places), BLOCK):

@@ -214,7 +214,7 @@ def project(
 
 def _bound(p: Projection) -> int:
     """Never below the size of the response: texts can grow sixfold when they are escaped."""
-    size = 4_096 + sum(len(bytes(item)) for item in p.capabilities.values()) + len(p.sight.text)
+    size = 4_096 + len(p.surface) + sum(len(bytes(item)) for item in p.capabilities.values()) + len(p.sight.text)
     size += 0 if p.snapshot.page is None else len(p.snapshot.page.text)
     size += sum(len(bytes(raw)) + 6 * len(name) + 16 for name, raw in p.snapshot.state.items())
     size += sum(len(bytes(raw)) + 1 for raw in p.feedback)
@@ -272,15 +272,17 @@ def _project(
 def see(regions: dict[str, Region], scope: tuple[str, ...] | None) -> Sight:
     """The regions a scope covers with their descendants; a parent out of scope is told as null."""
     seen: dict[str, tuple[bool, bool]] = {}
-
-    def judge(id: str) -> tuple[bool, bool]:
-        if id not in seen:
-            region = regions[id]
-            above_covered, above_active = (False, True) if region.parent is None else judge(region.parent)
-            seen[id] = (scope is None or above_covered or id in scope, above_active and region.active)
-        return seen[id]
-
-    visible = [region for id, region in regions.items() if judge(id)[0]]
+    for start in regions:
+        line: list[Region] = []
+        above: str | None = start
+        while above is not None and above not in seen:
+            line.append(regions[above])
+            above = regions[above].parent
+        is_covered, is_active = (False, True) if above is None else seen[above]
+        for region in reversed(line):
+            is_covered, is_active = scope is None or is_covered or region.id in scope, is_active and region.active
+            seen[region.id] = (is_covered, is_active)
+    visible = [region for id, region in regions.items() if seen[id][0]]
     ids = frozenset(region.id for region in visible)
     active = frozenset(region.id for region in visible if seen[region.id][1])
     told = [
@@ -384,7 +386,8 @@ def _feedback(snapshot: Snapshot, view: View, sight: Sight, capabilities: dict[s
 def _surface(view: View, window: Window, records_total: int, target: Target) -> bytes:
     """`agent_surface` without knobs: target and ceiling members (surface mapping §3)."""
     if view.records is not None:
-        return b"{" + target.members() + b"}"
+        shortened = b',"filter_scope":"page","filter_incomplete":true' if window.returned < window.total else b""
+        return b"{" + target.members() + shortened + b"}"
     partial = window.offset > 0 or window.offset + window.returned < records_total
     return b"".join(
         [

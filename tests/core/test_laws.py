@@ -6,10 +6,11 @@ narrowed scopes), then random changes. After each, every view is checked: what i
 """
 
 import json
+from random import Random
 from typing import Any
 
 import msgspec
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from gateway.core import model, observe, view
@@ -19,10 +20,11 @@ from gateway.core.limits import Limits
 from gateway.core.order import finish
 from gateway.core.params import ChangeIn, SnapshotIn, ViewParams
 from gateway.core.position import Position
+from tests.conftest import EXAMPLES
+from tests.oracle import alter, invent, strategies
 from tests.oracle import describe as oracle
 from tests.oracle import reasons as oracle_reasons
 from tests.oracle import session as oracle_session
-from tests.oracle import strategies
 from tests.oracle.plain import Object, canonical, text
 from tests.oracle.replica import apply_after, without_publisher
 
@@ -146,4 +148,36 @@ def test_views_converge_and_tell_the_truth(data: st.DataObject) -> None:
                 assert view.describe(view.project(one, each.view, limits, TARGET), each.view, "none") == view.describe(
                     view.project(other, each.view, limits, TARGET), each.view, "none"
                 )
+        state, snapshot = after, new
+
+
+LONG = 300
+"""Changes of one long session."""
+LONG_EXAMPLES = max(1, EXAMPLES // 25)
+"""Long sessions: as many changes in all as the other property makes."""
+
+
+@given(strategies.seeds(), st.integers(0, 60))
+@settings(max_examples=LONG_EXAMPLES)
+def test_a_long_session_converges(random: Random, size: int) -> None:
+    """Hundreds of changes of one session, six views at once; each step is checked as above."""
+    limits = msgspec.structs.replace(strategies.SMALL, after_bytes=2**22, response_bytes=2**24)
+    published = invent.snapshot(random, size, limits)
+    state = oracle_session.publish(published, limits)
+    clean = finish(content(msgspec.convert(published, SnapshotIn), limits, Dropped()))
+    change = finish(difference(model.EMPTY, clean))
+    snapshot = finish(model.apply(model.EMPTY, change, Position(EPOCH, 1), 1_795_000_000_000))
+    watched = [
+        Watched(invent.view(random, state, limits), None if n % 2 else invent.granted(random, state), snapshot, limits)
+        for n in range(6)
+    ]
+    for _ in range(LONG):
+        operations = random.choices(list(alter.OPERATIONS), k=random.choice([1, 1, 2, 4]))
+        given_ = alter.change(random, state, operations, limits)
+        after = oracle_session.patch(state, given_, limits)
+        change = finish(patched(snapshot, msgspec.convert(given_, ChangeIn), limits, Dropped()))
+        position = Position(EPOCH, snapshot.position.revision + 1)
+        new = finish(model.apply(snapshot, change, position, snapshot.as_of + 7))
+        for each in watched:
+            each.step(state, after, new, "", change.touched())
         state, snapshot = after, new
