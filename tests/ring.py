@@ -278,20 +278,20 @@ class Ring:
                 await anyio.sleep(0.01)
 
 
-def limits_of(**changed: int) -> Limits:
+def limits_of(**changed: Any) -> Limits:
     """The defaults but for these."""
     return msgspec.structs.replace(Limits(), **changed)
 
 
 @asynccontextmanager
-async def running(directory: Path, *, origins: tuple[str, ...] = (), **limits: int) -> AsyncIterator[Ring]:
+async def running(directory: Path, *, origins: tuple[str, ...] = (), **limits: Any) -> AsyncIterator[Ring]:
     """A gateway over a Redis of its own in `directory`, for as long as the block lasts."""
     async with redis_server(directory) as engine, gateway_on(engine, engine.url, origins=origins, **limits) as ring:
         yield ring
 
 
 @asynccontextmanager
-async def relayed_ring(directory: Path, **limits: int) -> AsyncIterator[tuple[Ring, Relay]]:
+async def relayed_ring(directory: Path, **limits: Any) -> AsyncIterator[tuple[Ring, Relay]]:
     """Likewise, with a relay before the Redis that makes it slow or silent."""
     async with (
         redis_server(directory) as engine,
@@ -303,7 +303,7 @@ async def relayed_ring(directory: Path, **limits: int) -> AsyncIterator[tuple[Ri
 
 @asynccontextmanager
 async def gateway_on(
-    engine: RunningEngine, db: str, *, origins: tuple[str, ...] = (), **limits: int
+    engine: RunningEngine, db: str, *, origins: tuple[str, ...] = (), **limits: Any
 ) -> AsyncIterator[Ring]:
     """A gateway whose store is at `db`."""
     settings = Settings(port=0, db=db, db_source="argv", origins=origins, limits=limits_of(**limits))
