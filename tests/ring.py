@@ -85,13 +85,15 @@ class Peer:
         return data
 
     async def until(self, method: str) -> dict[str, Any]:
-        """The params of the next notification of a method; whatever else comes is kept."""
+        """The params of the next notification of a method, taken out of `told`; whatever else comes is kept."""
+        looked = 0
         while True:
-            message = await self.next()
-            self.told.append(message)
-            if message.get("method") == method:
-                params: dict[str, Any] = message["params"]
-                return params
+            for at in range(looked, len(self.told)):
+                if self.told[at].get("method") == method:
+                    params: dict[str, Any] = self.told.pop(at)["params"]
+                    return params
+            looked = len(self.told)
+            self.told.append(await self.next())
 
     async def closed(self) -> tuple[int, str]:
         """Code and reason, once the gateway has closed the connection."""
