@@ -24,7 +24,6 @@ Source: TypeAlias = Literal["argv", "xdg", "default"]
 
 URL_DEFAULT: Final = "ws://127.0.0.1:8787"
 WS_PATH: Final = "/v1/ws"  # protocol §2
-LABEL_CHARS: Final = 200  # of `store_label`; it stands in every answer
 CONFIG_BYTES: Final = 65_536  # of the file; it holds settings, not data
 STORE_SCHEMES: Final = ("redis", "rediss", "unix", "embedded")
 STORE_FORMS_LATER: Final = ("redis+sentinel:", "redis+cluster:")
@@ -35,6 +34,7 @@ LATER: Final = {
     "jwks": "Tokens are not served yet.",
     "token_file": "Tokens are not served yet.",
     "db_password_file": "A store with a password is not served yet.",
+    "store_label": "It is for peers that may not see the store's address; so far every peer is local and may.",
 }
 """Settings of cli.md that are refused, never taken and ignored, until they are served."""
 
@@ -56,7 +56,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         url, url_source: the gateway that commands talk to, and the layer that named it.
         auth, workers: `none` and 1; anything else is refused so far.
         origins: what `Origin` may be beside the listening addresses.
-        store_label: told in place of the store's address to whoever may not see it.
         limits: protocol §10.
         ready_file: written once the gateway listens; an argument only.
     """
@@ -70,7 +69,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     auth: Literal["none"] = "none"
     workers: int = 1
     origins: tuple[str, ...] = ()
-    store_label: str = "store"
     limits: Limits = Limits()
     ready_file: Path | None = None
 
@@ -159,13 +157,6 @@ def text(name: str, value: Any) -> str:
     return value
 
 
-def label(name: str, value: Any) -> str:
-    """A text of at most `LABEL_CHARS` characters."""
-    if len(text(name, value)) > LABEL_CHARS:
-        refuse(name, f"a text of at most {LABEL_CHARS} characters")
-    return text(name, value)
-
-
 def port(name: str, value: Any) -> int:
     """0 … 65535; 0 takes a free one."""
     if type(value) is not int or not 0 <= value <= 65_535:
@@ -248,7 +239,6 @@ CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "db": store_url,
     "url": gateway_url,
     "origins": origins,
-    "store_label": label,
     "limits": limits,
     "ready_file": file_path,
 }
