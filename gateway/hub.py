@@ -123,6 +123,8 @@ class Hub:
             for _ in range(ATTEMPTS):
                 if not held.working or not (held.healing or held.served < held.floor):
                     break
+                if held.replica.snapshot is not None and self.publisher() == "unknown":
+                    break  # nobody knows when the store answers, and the reply says so
                 await held.attempt.wait()
         if held.error is not None:
             raise held.error

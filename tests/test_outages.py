@@ -204,6 +204,18 @@ async def test_a_session_that_could_not_be_healed_is_answered_as_known_and_heale
         assert [a["revision"] for a in ours.peer.told("after")] == [2, 3]
 
 
+async def test_a_reader_does_not_wait_for_a_store_that_has_been_silent_for_long(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as engine, running_node(engine.url) as ours:
+        await ours.call("publish", session="s", snapshot=board(), base=None)
+        await ours.call("subscribe", session="s")
+        ours.faults.before["log"] = anyio.Event().wait  # for ever
+        ours.faults.doubt()
+        ours.faults.silence_ms = 10_001
+        with anyio.fail_after(1):
+            described = await ours.call("describe", session="s")
+        assert described["revision"] == 1 and described["publisher"] == "unknown"
+
+
 async def test_a_cold_session_is_unavailable_while_the_store_is_and_opened_when_it_is_back(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as engine, running_node(engine.url) as ours, running_node(engine.url) as theirs:
         await theirs.call("publish", session="s", snapshot=board(), base=None)
