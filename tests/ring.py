@@ -85,13 +85,15 @@ class Peer:
         return data
 
     async def until(self, method: str) -> dict[str, Any]:
-        """The params of the next notification of a method; whatever else comes is kept."""
+        """The params of the next notification of a method, taken out of `told`; whatever else comes is kept."""
+        looked = 0
         while True:
-            message = await self.next()
-            self.told.append(message)
-            if message.get("method") == method:
-                params: dict[str, Any] = message["params"]
-                return params
+            for at in range(looked, len(self.told)):
+                if self.told[at].get("method") == method:
+                    params: dict[str, Any] = self.told.pop(at)["params"]
+                    return params
+            looked = len(self.told)
+            self.told.append(await self.next())
 
     async def closed(self) -> tuple[int, str]:
         """Code and reason, once the gateway has closed the connection."""
@@ -278,20 +280,20 @@ class Ring:
                 await anyio.sleep(0.01)
 
 
-def limits_of(**changed: int) -> Limits:
+def limits_of(**changed: Any) -> Limits:
     """The defaults but for these."""
     return msgspec.structs.replace(Limits(), **changed)
 
 
 @asynccontextmanager
-async def running(directory: Path, *, origins: tuple[str, ...] = (), **limits: int) -> AsyncIterator[Ring]:
+async def running(directory: Path, *, origins: tuple[str, ...] = (), **limits: Any) -> AsyncIterator[Ring]:
     """A gateway over a Redis of its own in `directory`, for as long as the block lasts."""
     async with redis_server(directory) as engine, gateway_on(engine, engine.url, origins=origins, **limits) as ring:
         yield ring
 
 
 @asynccontextmanager
-async def relayed_ring(directory: Path, **limits: int) -> AsyncIterator[tuple[Ring, Relay]]:
+async def relayed_ring(directory: Path, **limits: Any) -> AsyncIterator[tuple[Ring, Relay]]:
     """Likewise, with a relay before the Redis that makes it slow or silent."""
     async with (
         redis_server(directory) as engine,
@@ -303,7 +305,7 @@ async def relayed_ring(directory: Path, **limits: int) -> AsyncIterator[tuple[Ri
 
 @asynccontextmanager
 async def gateway_on(
-    engine: RunningEngine, db: str, *, origins: tuple[str, ...] = (), **limits: int
+    engine: RunningEngine, db: str, *, origins: tuple[str, ...] = (), **limits: Any
 ) -> AsyncIterator[Ring]:
     """A gateway whose store is at `db`."""
     settings = Settings(port=0, db=db, db_source="argv", origins=origins, limits=limits_of(**limits))
