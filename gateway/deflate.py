@@ -1,8 +1,8 @@
 """permessage-deflate without context (RFC 7692 §7, protocol §2), inflated not before a message is taken.
 
 The library inflates each frame as it parses it. Left to that, one chunk of the socket is many messages of the largest
-size at once, and a message whose first fragment fills the limit exactly has no limit left: its next fragment inflates
-without end (zlib takes 0 for none). So a compressed message stays compressed until its turn, and is bounded then.
+size at once, and a message in fragments is refused short of the limit: what is left of it is compared with the
+compressed size of the next fragment. So a compressed message stays compressed until its turn, and is bounded then.
 """
 
 import zlib
