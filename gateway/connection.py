@@ -39,6 +39,7 @@ from gateway.logs import trace
 from gateway.metrics import Metrics
 from gateway.rate import Bucket
 from gateway.service import Service
+from gateway.slots import Slots
 
 PROTOCOL: Final = "context.v1"
 CLOSE_S: Final = 5.0
@@ -209,10 +210,11 @@ class Connection:
         self.closing = False
         self.publishes = False
         self.pinged = wire.loop.time()
-        self._in_flight: dict[int | str, int] = {}
-        self._answered = anyio.Event()
+        self._in_flight: dict[int | str, int] = {}  # by id: characters of the message
+        self._in_flight_chars = 0
+        self._answered: anyio.Event | None = None  # there while somebody waits for the next answer
         self._writes = anyio.Lock()
-        self._reads = anyio.CapacityLimiter(max(1, limits.outbox_bytes // limits.response_bytes))
+        self._reads = Slots(max(1, limits.outbox_bytes // limits.response_bytes))
         self._greeted = False
         self._violations = 0
         self._deflates = wire.deflates()
@@ -266,7 +268,12 @@ class Connection:
     async def answered(self) -> None:
         """Return once nothing is in flight."""
         while self._in_flight:
-            await self._answered.wait()
+            await self._next_answer()
+
+    async def _next_answer(self) -> None:
+        if self._answered is None:
+            self._answered = anyio.Event()
+        await self._answered.wait()
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close in order within `CLOSE_S`, then cut."""
@@ -304,8 +311,8 @@ class Connection:
         taken = 0
         while True:
             await self.wire.room()
-            while sum(self._in_flight.values()) > self.limits.publish_bytes:
-                await self._answered.wait()
+            while self._in_flight_chars > self.limits.publish_bytes:
+                await self._next_answer()
             try:
                 message = await self.wire.receive(self.limits.publish_bytes)
             except Unreadable as unreadable:
@@ -342,6 +349,7 @@ class Connection:
             self._finish(request, messages.result(request.id, b"{}"), "ok")
         else:
             self._in_flight[request.id] = len(message)
+            self._in_flight_chars += len(message)
             tasks.start_soon(self._answer, request)
 
     def _admit(self, request: Request) -> GatewayError | None:
@@ -368,9 +376,10 @@ class Connection:
             log.error("request failed", connection=self.name, method=request.method, trace=trace(error))
             kind, text = "internal", messages.error(request.id, internal(request.method))
         finally:
-            del self._in_flight[request.id]
-            self._answered.set()
-            self._answered = anyio.Event()
+            self._in_flight_chars -= self._in_flight.pop(request.id)
+            if self._answered is not None:
+                self._answered.set()
+                self._answered = None
         self._finish(request, text, kind)
 
     async def _carry_out(self, request: Request) -> bytes:
@@ -382,9 +391,12 @@ class Connection:
                 await self.wire.room()
                 return await self.service.call(self, method, request.params)
         if method in READS:
-            async with self._reads:
+            await self._reads.take()
+            try:
                 await self.wire.room()
                 return await self.service.call(self, method, request.params)
+            finally:
+                self._reads.give()
         if method == "hello":
             return self._hello()
         return await self.service.call(self, method, request.params)
