@@ -136,8 +136,7 @@ class Connection:
 
     def waiting(self) -> int:
         """Bytes in the outbox."""
-        # uvloop raises for a link that is cut.
-        return 0 if self.wire.transport.is_closing() else self.wire.transport.get_write_buffer_size()
+        return self.wire.transport.get_write_buffer_size()
 
     def deliver(self, frame: Frame) -> bool:
         """See `gateway.service.Peer.deliver`."""
