@@ -1,5 +1,6 @@
 """One peer on a real socket: what is answered, refused, told and closed (protocol §2)."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import anyio
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from gateway.connection import VIOLATIONS
+from gateway.connection import COLLECTED_BELOW, VIOLATIONS
 from tests.ring import (
     BINARY,
     CLOSE,
@@ -57,6 +58,14 @@ async def test_hello_tells_who_and_how_much_once(tmp_path: Path) -> None:
         assert (await peer.refused("hello"))["kind"] == "invalid_request"
         assert (await other.result("hello"))["connection"] != told["connection"]
         assert await peer.result("ping") == {}
+
+
+async def test_a_large_message_leaves_the_collector_as_it_was(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway, gateway.peer() as peer:
+        for text in (request(1, "ping").ljust(COLLECTED_BELOW), "nonsense".ljust(COLLECTED_BELOW)):
+            assert gc.isenabled()
+            await peer.say(text)
+            assert gc.isenabled()
 
 
 async def test_notifications_and_responses_are_dropped_and_counted(tmp_path: Path) -> None:

@@ -58,9 +58,14 @@ async def test_br_018_the_loop_is_never_held(tmp_path: Path) -> None:
         assert await gateway.series("gateway_closes_total", "") == 0
         for peer in idle:
             assert await peer.result("ping") == {}
-        slow = await gateway.series("gateway_loop_delay_seconds_bucket", 'le="+Inf"')
-        assert slow > 0
-        assert slow == await gateway.series("gateway_loop_delay_seconds_bucket", 'le="1.0"'), "over a second"
+        page = (await gateway.get("/metrics"))[1].decode()
+        buckets = dict(line.rsplit(" ", 1) for line in page.splitlines() if "loop_delay_seconds_bucket" in line)
+        late = {
+            bound: float(buckets[f'gateway_loop_delay_seconds_bucket{{le="{bound}"}}']) for bound in ("0.25", "+Inf")
+        }
+        assert late["+Inf"] >= 10
+        # This process is the clients too: making and reading 2.4 MB of text are in it. Unsliced there are three and more.
+        assert late["+Inf"] - late["0.25"] <= 1, "the loop was held for more than 250 ms"
 
 
 # Close codes
