@@ -35,7 +35,6 @@ KEPT_MIN: Final = 5  # minutes a flight that left stays: long enough to be seen,
 NOTICE_MIN: Final = 120  # minutes after its scheduled time a cancellation stays in the notices
 HANDOVER_MIN: Final = 5  # minutes before a shift begins in which nobody at the desk acts
 ROWS: Final = 24  # flights of a page; all of them coming and going at once would be above `limits.afterMoves`
-DAY_MIN: Final = 1440  # minutes
 
 FIELDS: Final = ("flight", "carrier", "airline", "tail", "origin", "dest", "scheduled", "status", "departed", "delay")
 STATUSES: Final[tuple[Status, ...]] = ("Scheduled", "Boarding", "Delayed", "Departed", "Cancelled")

@@ -24,7 +24,9 @@ AIRPORT_KEYS: Final[dict[str, Airport]] = {"j": "JFK", "l": "LGA", "e": "EWR"}
 QUIT: Final = "q"
 SCRIPT: Final = "a"
 KEYS: Final = frozenset(AIRPORT_KEYS) | frozenset("csnpo") | {QUIT, SCRIPT}
-HELP: Final = "j l e airport · c carrier · s sort · n p page · o open or close a flight · a leave it to the script · q quit"
+HELP: Final = (
+    "j l e airport · c carrier · s sort · n p page · o open or close a flight · a leave it to the script · q quit"
+)
 READ_BYTES: Final = 64  # of keys taken at once: nobody types more in between
 
 
@@ -103,5 +105,3 @@ def keyboard(stream: TextIO) -> Iterator[Keyboard | None]:
         yield Keyboard(descriptor)
     finally:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
-
-

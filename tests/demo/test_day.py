@@ -1,6 +1,7 @@
 """The whole day through the real core: what a watcher with the default view is told of it."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_most_changes_are_afters_and_every_kind_of_event_comes(start: board.Airp
     projection = build.projected(snapshot, seen)
     kinds: Counter[str] = Counter()
     afters, largest = 0, 0
-    for before, after in zip(moments, moments[1:], strict=False):
+    for before, after in pairwise(moments):
         changed = board.changes(FLIGHTS, before, after)
         assert changed is not None
         change, cause = changed
@@ -45,6 +46,6 @@ def test_most_changes_are_afters_and_every_kind_of_event_comes(start: board.Airp
     assert kinds.keys() == PUBLISHED
     assert afters >= 0.9 * (len(moments) - 1)
     assert largest < Limits().after_bytes // 16
-    assert build.described(snapshot) == build.described(
-        build.published(board.snapshot(FLIGHTS, moments[-1]))
-    ) | {name: build.described(snapshot)[name] for name in ("revision", "asOf")}
+    assert build.described(snapshot) == build.described(build.published(board.snapshot(FLIGHTS, moments[-1]))) | {
+        name: build.described(snapshot)[name] for name in ("revision", "asOf")
+    }

@@ -192,9 +192,7 @@ async def test_a_key_is_published_at_once_and_the_minute_goes_on_behind_it() -> 
     causes = [(method, params["cause"]["kind"]) for method, params in gateway.requests]
     patches = ["navigation", "sort", "data", "modal", "data", "data", "modal"]
     assert causes == [("publish", "data"), *[("patch", cause) for cause in patches]]
-    assert canonical(gateway.snapshot) == canonical(
-        snapshot(FLIGHTS, Moment(328, Controls("LGA", sort="delay")))
-    )
+    assert canonical(gateway.snapshot) == canonical(snapshot(FLIGHTS, Moment(328, Controls("LGA", sort="delay"))))
 
 
 async def test_a_key_that_changes_nothing_is_no_patch() -> None:
