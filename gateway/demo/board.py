@@ -180,7 +180,9 @@ def shown(flights: Sequence[Flight], moment: Moment) -> Shown:
         and flight.origin == controls.airport
         and -BOARDING_MIN <= minute - flight.scheduled < NOTICE_MIN
     ]
-    opened = next((flight for flight in flights if flight.id == controls.flight), None)
+    opened = None
+    if controls.flight is not None:
+        opened = next((flight for flight in flights if flight.id == controls.flight), None)
     return Shown(tuple(found[(page - 1) * ROWS : page * ROWS]), tuple(notices), opened, len(found), page, pages)
 
 
@@ -331,8 +333,12 @@ def snapshot(flights: Sequence[Flight], moment: Moment) -> dict[str, Any]:
     }
 
 
-def cause(flights: Sequence[Flight], before: Moment, after: Moment) -> str:
-    """The kind of the change's cause (protocol §6): the first that applies in the order of §6.3, else `data`."""
+def cause(before: Moment, after: Moment, is_paged: bool) -> str:
+    """The kind of the change's cause (protocol §6): the first that applies in the order of §6.3, else `data`.
+
+    Args:
+        is_paged: another page is shown, which happens without the desk too.
+    """
     old, new = before.controls, after.controls
     if old.airport != new.airport:
         return "navigation"
@@ -342,7 +348,7 @@ def cause(flights: Sequence[Flight], before: Moment, after: Moment) -> str:
         return "filter"
     if old.sort != new.sort:
         return "sort"
-    if shown(flights, before).page != shown(flights, after).page:
+    if is_paged:
         return "pagination"
     if shift_at(before.minute) != shift_at(after.minute):
         return "scope"
@@ -357,8 +363,9 @@ def changes(flights: Sequence[Flight], before: Moment, after: Moment) -> tuple[d
     Only what differs is named: members, fields of records, records that came, went or moved. The clock is one of them, so
     every minute has a change.
     """
-    change = difference(snapshot(flights, before), snapshot(flights, after))
-    return (change, cause(flights, before, after)) if change else None
+    old, new = snapshot(flights, before), snapshot(flights, after)
+    change = difference(old, new)
+    return (change, cause(before, after, old["state"]["page"] != new["state"]["page"])) if change else None
 
 
 def _text(description: str, **more: Any) -> dict[str, Any]:
