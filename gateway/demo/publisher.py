@@ -39,7 +39,7 @@ async def publish_departures(
 
     while True:
         try:
-            async with connect(url) as client:
+            async with connect(url, returns=False) as client:
                 await replay(client, sleep=sleep, speed=speed, start_minute=minute, told=accepted)
         except (ConnectionLost, GatewayError) as error:
             if not may_pass(error):
