@@ -63,7 +63,7 @@ class Peer:
 def described(revision: int, epoch: str = "e", **context: Any) -> dict[str, Any]:
     """The describe response of an empty session, but for what `context` names."""
     names = ("regions", "unavailable", "feedback", "records", "recordIds")
-    empty = {"state": {}} | {name: [] for name in names} | {f"{name}Total": 0 for name in names}
+    empty: dict[str, Any] = {"state": {}} | {name: [] for name in names} | {f"{name}Total": 0 for name in names}
     place = {"session": "s", "view": "v", "capabilities": [], "capabilitiesTotal": 0, "context": empty | context}
     return place | {"epoch": epoch, "revision": revision, "asOf": "2026-12-01T00:00:00.000Z", "publisher": "none"}
 
