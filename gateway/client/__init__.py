@@ -23,7 +23,9 @@ from gateway.client.connection import (
     Notification,
     open_connection,
 )
+from gateway.client.difference import difference
 from gateway.client.errors import ABNORMAL, FAILURES, SILENT, TOO_SLOW, ConnectionLost
+from gateway.client.publisher import OnConflict, Publisher
 from gateway.client.replica import Unfit, apply_after
 from gateway.client.results import (
     After,
@@ -69,14 +71,17 @@ __all__ = [
     "Invalidated",
     "Listed",
     "Notification",
+    "OnConflict",
     "Position",
     "Published",
+    "Publisher",
     "Reason",
     "Subscription",
     "Unchanged",
     "Unfit",
     "apply_after",
     "connect",
+    "difference",
     "open_connection",
     "watch",
 ]

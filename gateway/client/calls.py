@@ -67,6 +67,11 @@ class Client:
         self._final: ConnectionLost | None = None
         self._wait_s = 0.0
 
+    @property
+    def ended(self) -> bool:
+        """Whether no call will be answered any more."""
+        return self._final is not None
+
     def back_off(self) -> BackOff:
         """A back-off with this client's clock and chance."""
         return BackOff(self._chance, self._clock)
@@ -146,8 +151,8 @@ class Client:
         while True:
             try:
                 return await self.request(method, params, timeout_s=max(0.0, deadline - anyio.current_time()))
-            except ConnectionLost as why:
-                if why.final or anyio.current_time() >= deadline:
+            except ConnectionLost:
+                if self.ended or anyio.current_time() >= deadline:
                     raise
 
     async def describe(

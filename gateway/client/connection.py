@@ -19,7 +19,7 @@ from websockets.typing import Subprotocol
 
 from gateway import __version__
 from gateway.client.errors import ABNORMAL, SILENT, ConnectionLost, lost, refusal
-from gateway.core.errors import GatewayError
+from gateway.core.errors import GatewayError, exceeded
 from gateway.settings import is_loopback, socket_url
 
 PROTOCOL: Final = Subprotocol("context.v1")
@@ -121,7 +121,8 @@ class Connection:
             feed: of a `subscribe`: gets what comes for the view from its reply on.
 
         Raises:
-            GatewayError: the gateway's refusal; `data` holds all members told but `kind`.
+            GatewayError: the gateway's refusal; `data` holds all members told but `kind`. Or `limit_exceeded` of our own,
+                instead of a message for which the gateway would close the connection.
             ConnectionLost: closed before the reply came, or no reply in time (then it is closed here). Whether a
                 write took effect is not known then; repeating it with the same `base` is safe (§6.2).
             UnicodeEncodeError: a text holds a lone surrogate; nothing was sent.
@@ -129,6 +130,9 @@ class Connection:
         self._sent += 1
         id = self._sent
         message = msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        maximum = self.server.get("limits", {}).get("publishBytes")
+        if maximum is not None and len(message) > maximum:
+            raise exceeded("publishBytes", maximum, len(message))
         self._replies[id] = None
         if feed is not None:
             self._subscribing[id] = feed

@@ -172,6 +172,8 @@ def _record(known: Object | None, record: Object) -> Object | None:
         raise _Inexpressible
     if known is None:
         return record
+    if msgspec.json.encode(known) == msgspec.json.encode(record):
+        return None  # the same text: quickly found, and true of most
     old, new = known.get("fields", {}), record.get("fields", {})
     if known["region"] != record["region"]:
         # All fields again: the former region may not have declared, or may have cut, what the new one keeps.
