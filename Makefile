@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: install
-	$(BIN)/context-gateway demo $(if $(SPEED),--speed $(SPEED))
+	@$(BIN)/context-gateway demo $(if $(SPEED),--speed $(SPEED))
 
 test: install
 	@sh tests/requirements.sh redis

@@ -1,10 +1,12 @@
 """One peer: frames in, requests to the service, replies and shared frames out, in one order and within bounds.
 
 All text leaves as prepared frames through `transport.write`; nothing is written once our close frame is out. What waits
-in the transport's buffer is the outbox: above `limits.outboxBytes` shared frames are refused and nothing more is read.
+in the transport's buffer is the outbox: above `limits.outboxBytes` shared frames are refused and nothing more is read,
+neither messages nor pings, and requests read before are not begun.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
@@ -38,6 +40,8 @@ GRANTS: Final = [{"prefix": "", "can": ["describe", "invoke", "approve", "publis
 PING_FRAME: Final = b"\x89\x00"
 REASONS: Final = {
     1003: "binary messages are not taken",
+    1011: "internal",
+    1012: "draining",
     1013: "over capacity",
     4001: "too slow",
     4004: "silent",
@@ -47,17 +51,57 @@ log = structlog.get_logger("gateway.connection")
 
 
 class Wire(ServerConnection):
-    """The library's connection, with the loop time of the last byte that came."""
+    """The library's connection, with the loop time of the last byte that came.
+
+    The socket is read while neither the library (frames queued) nor a full outbox is against it: a peer that pings and
+    reads nothing would else fill the outbox with our pongs.
+    """
 
     heard = 0.0
+    _queue_full = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.heard = self.loop.time()
         super().connection_made(transport)
+        self.recv_messages.pause = lambda: self._read_on(queue_full=True)
+        self.recv_messages.resume = lambda: self._read_on(queue_full=False)
 
     def data_received(self, data: bytes) -> None:
         self.heard = self.loop.time()
         super().data_received(data)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._read_on(queue_full=self._queue_full)
+
+    def _read_on(self, *, queue_full: bool) -> None:
+        self._queue_full = queue_full
+        if self.transport.is_closing():
+            return
+        if queue_full or self.paused:
+            self.transport.pause_reading()
+        else:
+            self.heard = self.loop.time()  # a silence of our making counts for nothing
+            self.transport.resume_reading()
+
+    async def room(self) -> None:
+        """Return once the outbox is no longer full, or the link is broken."""
+        if self.paused:
+            with suppress(OSError):
+                await self.drain()
+
+    def is_open(self) -> bool:
+        """Whether anything can still be written: no close frame went out, the link is not cut."""
+        return self.state is State.OPEN and not self.transport.is_closing()
+
+    def cut(self) -> None:
+        """End the link now, whatever it is doing."""
+        if hasattr(self, "transport"):
+            self.transport.abort()
 
     def deflates(self) -> bool:
         """Whether permessage-deflate was agreed on."""
@@ -72,6 +116,7 @@ class Connection:
         self.views: dict[str, str] = {}
         self.full_since: float | None = None
         self.closing = False
+        self.publishes = False
         self.pinged = wire.loop.time()
         self._in_flight: set[int | str] = set()
         self._idle = anyio.Event()
@@ -91,11 +136,12 @@ class Connection:
 
     def waiting(self) -> int:
         """Bytes in the outbox."""
-        return self.wire.transport.get_write_buffer_size()
+        # uvloop raises for a link that is cut.
+        return 0 if self.wire.transport.is_closing() else self.wire.transport.get_write_buffer_size()
 
     def deliver(self, frame: Frame) -> bool:
         """See `gateway.service.Peer.deliver`."""
-        if self.wire.state is not State.OPEN:
+        if not self.wire.is_open():
             return True
         data = self._bytes(frame)
         waiting = self.waiting()
@@ -108,7 +154,7 @@ class Connection:
 
     def reply(self, text: bytes) -> None:
         """Write a reply: never dropped."""
-        if self.wire.state is State.OPEN:
+        if self.wire.is_open():
             self.wire.transport.write(self._bytes(Frame(text)))
 
     def _bytes(self, frame: Frame) -> bytes:
@@ -117,7 +163,7 @@ class Connection:
     def ping(self, now: float) -> None:
         """Ask the peer for a sign of life; the pong itself is of no interest, any byte is."""
         self.pinged = now
-        if self.wire.state is State.OPEN and self.waiting() <= self.limits.outbox_bytes:
+        if self.wire.is_open() and self.waiting() <= self.limits.outbox_bytes:
             self.wire.transport.write(PING_FRAME)
 
     async def answered(self) -> None:
@@ -129,10 +175,11 @@ class Connection:
     async def close(self, code: int, reason: str = "") -> None:
         """Close in order within `CLOSE_S`, then cut."""
         self.closing = True
-        self.metrics.closes.labels(str(code)).inc()
+        if self.wire.is_open():
+            self.metrics.closes.labels(str(code)).inc()
         with anyio.move_on_after(CLOSE_S):
             await self.wire.close(code, reason or REASONS.get(code, ""))
-        self.wire.transport.abort()
+        self.wire.cut()
 
     # In
 
@@ -151,9 +198,10 @@ class Connection:
 
     async def _read(self, tasks: TaskGroup) -> None:
         while True:
-            if self.wire.paused:
-                await self.wire.drain()
+            await self.wire.room()
             message = await self.wire.recv()
+            if self.closing:  # nothing that came behind our close frame is carried out
+                continue
             if isinstance(message, bytes):
                 await self.close(1003)
                 return
@@ -193,14 +241,16 @@ class Connection:
         wait = bucket.take(self.wire.loop.time())
         if wait:
             return _rate_limited(wait)
-        if len(self._in_flight) >= self.limits.requests_in_flight:
+        if len(self._in_flight) >= self.limits.requests_in_flight and request.method != "ping":  # it is never in flight
             return _rate_limited(round(1000 / self.limits.requests_per_second) or 1)
         return None
 
     async def _answer(self, request: Request) -> None:
         kind = "ok"
         try:
+            await self.wire.room()  # replies are never dropped: there are none while there is no room
             if request.method in WRITES:
+                self.publishes = True
                 async with self._writes:
                     result = await self.service.call(self, request.method, request.params)
             elif request.method == "hello":

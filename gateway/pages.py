@@ -2,6 +2,7 @@
 
 import http
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,6 +17,8 @@ from gateway.metrics import Metrics
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/schema+json"
 SCHEMAS: Final = "/v1/schemas/"
+METHODS: Final = ("GET", "HEAD")
+ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@]+", re.ASCII)
 DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
@@ -32,7 +35,14 @@ def response(status: http.HTTPStatus, body: str | bytes, content_type: str = TEX
             ("Connection", "close"),
         ]
     )
+    if status is http.HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(METHODS)
     return Response(status.value, status.phrase, headers, data)
+
+
+def head_of(page: Response) -> Response:
+    """What HEAD answers: the same without its body (RFC 9110 §9.3.2)."""
+    return Response(page.status_code, page.reason_phrase, page.headers, b"")
 
 
 def page(path: str, ready: bool, metrics: Metrics, schemas: Mapping[str, bytes]) -> Response:
@@ -74,12 +84,14 @@ def origin(text: str) -> str | None:
     """An origin in one spelling: lower case, the scheme's own port left out; None where it is none (RFC 6454 §6.1)."""
     if text == "null":
         return text
+    if not ORIGIN.fullmatch(text):
+        return None
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
         return None
-    if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment or parts.username:
+    if not parts.hostname:
         return None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     scheme = parts.scheme.lower()

@@ -1,5 +1,11 @@
 """A token bucket; time is passed in."""
 
+from math import ceil
+from typing import Final
+
+ROUNDING: Final = 1e-9
+"""Of a token: who waited as long as was told is served, whatever the sums of floats say."""
+
 
 class Bucket:
     """At most `per_second` on average, `burst` at once."""
@@ -14,7 +20,7 @@ class Bucket:
         """0 when one was taken, else the milliseconds until one can be."""
         self._tokens = min(self.burst, self._tokens + max(0.0, now - self._at) * self.per_second)
         self._at = now
-        if self._tokens >= 1:
+        if self._tokens >= 1 - ROUNDING:
             self._tokens -= 1
             return 0
-        return max(1, round((1 - self._tokens) / self.per_second * 1000))
+        return max(1, ceil((1 - self._tokens) / self.per_second * 1000))

@@ -72,7 +72,7 @@ class Watcher:
 class LiveView:
     """A view with watchers; `projection` is of the replica's current snapshot."""
 
-    __slots__ = ("_frames", "id", "projection", "view", "watchers")
+    __slots__ = ("_frames", "id", "merged", "projection", "view", "watchers")
 
     def __init__(self, view: View, projection: Projection) -> None:
         self.view = view
@@ -80,10 +80,12 @@ class LiveView:
         self.projection = projection
         self.watchers: dict[Peer, Watcher] = {}
         self._frames: dict[tuple[int, str], Frame | None] = {}
+        self.merged: dict[int, frozenset[str]] = {}  # base → reasons of all that came since, taken together
 
     def move(self, projection: Projection) -> None:
         self.projection = projection
         self._frames = {}
+        self.merged = {}
 
     def described(self, publisher: str) -> Frame:
         """The describe response as a notification, made once per position."""
@@ -217,8 +219,11 @@ class Replica:
 
     def _merged_reasons(self, live: LiveView, base: Projection) -> frozenset[str]:
         """Reasons that several revisions together give although none of them did: too many ids moved, say (§6.3)."""
-        touched = self._touched_since(base.snapshot)
-        return observe.reasons(base, live.projection, "", touched, self.limits)
+        revision = base.snapshot.position.revision
+        if revision not in live.merged:
+            touched = self._touched_since(base.snapshot)
+            live.merged[revision] = observe.reasons(base, live.projection, "", touched, self.limits)
+        return live.merged[revision]
 
     def _touched_since(self, base: Snapshot) -> Iterator[str]:
         """Ids of the records that differ from `base`, and maybe of others; nothing is done before the first is asked for."""
@@ -310,10 +315,11 @@ class Replica:
             return
         self.publisher = publisher
         for live in self.views.values():
-            params = observe.invalidated_params(live.view, live.projection, (), publisher)
-            frame = Frame(notification("invalidated", params))
+            frames: dict[int, Frame] = {}
             for watcher in live.watchers.values():
-                if watcher.base is not None and not watcher.peer.deliver(frame):
+                if watcher.base is not None and not watcher.peer.deliver(
+                    _of_publisher(live, watcher.base, publisher, frames)
+                ):
                     self._fall_behind(watcher, set())
 
     def end(self, reason: str) -> tuple[Frame, list[Peer]]:
@@ -334,6 +340,15 @@ class Replica:
         """The remembered steps from `position` on, that one first; None: not remembered."""
         steps = [step for step in self.steps if step.position.revision >= position.revision]
         return steps if steps and steps[0].position == position else None
+
+
+def _of_publisher(live: LiveView, base: Projection, publisher: str, frames: dict[int, Frame]) -> Frame:
+    """Names the position the watcher was told, for an `after` held back must bring a revision above it (protocol §2)."""
+    revision = base.snapshot.position.revision
+    if revision not in frames:
+        params = observe.invalidated_params(live.view, base, (), publisher)
+        frames[revision] = Frame(notification("invalidated", params))
+    return frames[revision]
 
 
 def result(members: bytes, target: Target) -> bytes:

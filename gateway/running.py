@@ -17,6 +17,18 @@ from gateway.store.opening import resolved, serving_store
 
 
 @asynccontextmanager
+async def _bare() -> AsyncIterator[None]:
+    """What a task group raises for one failure is that failure again: callers tell a taken address from a bug."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        raise error from None
+
+
+@asynccontextmanager
 async def running_gateway(settings: Settings) -> AsyncIterator[str]:
     """A gateway for as long as the block lasts; yields its address (`ws://host:port`), drains at the end.
 
@@ -27,7 +39,11 @@ async def running_gateway(settings: Settings) -> AsyncIterator[str]:
     """
     limits, metrics = settings.limits, Metrics()
     target = Target(settings.db_source, resolved(settings.db))
-    async with serving_store(settings.db, limits) as (store, tell_address), anyio.create_task_group() as tasks:
+    async with (
+        _bare(),
+        serving_store(settings.db, limits) as (store, tell_address),
+        anyio.create_task_group() as tasks,
+    ):
         hub = Hub(store, limits, target, metrics, Random())
         await tasks.start(_run_hub, hub)
         server = Server(

@@ -5,10 +5,12 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
+from weakref import WeakSet
 
 import anyio
 import msgspec
+import structlog
 from anyio.abc import TaskGroup
 from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection
@@ -19,10 +21,9 @@ from websockets.http11 import Request, Response
 from websockets.typing import ExtensionParameter, Subprotocol
 
 from gateway import pages
-from gateway.connection import PROTOCOL, Connection, Wire
+from gateway.connection import CLOSE_S, PROTOCOL, Connection, Wire
 from gateway.core.limits import Limits
 from gateway.core.messages import notification
-from gateway.frames import Frame
 from gateway.metrics import Metrics
 from gateway.service import Service
 
@@ -33,8 +34,11 @@ FRAMES_QUEUED: Final = 16
 """Frames read ahead of the connection's own loop; the library pauses the socket above that."""
 SPREAD_PER_PEER_MS: Final = 5
 """Draining: milliseconds of the spread for each connection, at most half of `limits.drainMs`."""
+LAST_S: Final = 1.0
+"""Seconds those who are still there after `limits.drainMs` have for their close frame; then all links are cut."""
 RECONNECT_MS: Final = 500
 """What `goodbye` names as the time after which to come back, beside the jitter."""
+log = structlog.get_logger("gateway.server")
 quiet = logging.getLogger("gateway.websockets")
 quiet.propagate = False
 quiet.addHandler(logging.NullHandler())
@@ -71,6 +75,8 @@ class Server:
         self.service, self.limits, self.metrics = service, limits, metrics
         self.connections: dict[Connection, None] = {}
         self.draining = False
+        self._goodbye = b""
+        self._wires: WeakSet[Wire] = WeakSet()
         self._ready = ready
         self._origins = {spelt for text in origins if (spelt := pages.origin(text)) is not None}
         self._schemas = schemas or {}
@@ -91,7 +97,7 @@ class Server:
                 self._connected,
                 host,
                 port,
-                create_connection=Wire,
+                create_connection=self._accepted,  # type: ignore[arg-type]
                 process_request=self._requested,
                 select_subprotocol=_subprotocol,
                 extensions=[Deflate()],
@@ -99,7 +105,7 @@ class Server:
                 server_header=None,
                 open_timeout=OPEN_S,
                 ping_interval=None,
-                close_timeout=5,
+                close_timeout=CLOSE_S,
                 max_size=limits.publish_bytes,
                 max_queue=FRAMES_QUEUED,
                 write_limit=(limits.outbox_bytes, limits.outbox_bytes // 2),
@@ -122,10 +128,13 @@ class Server:
         hosts = request.headers.get_all("Host")
         if len(hosts) != 1 or not pages.is_loopback(pages.host_name(hosts[0])):
             return pages.response(http.HTTPStatus.MISDIRECTED_REQUEST, "This name is not served here.\n")
+        if request.method not in pages.METHODS:
+            return pages.response(http.HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered here.\n")
         path = request.path.partition("?")[0]
         if path != PATH:
             ready = not self.draining and self._ready()
-            return pages.page(path, ready, self.metrics, self._schemas)
+            page = pages.page(path, ready, self.metrics, self._schemas)
+            return pages.head_of(page) if request.method == "HEAD" else page
         if self.draining:
             return pages.response(http.HTTPStatus.SERVICE_UNAVAILABLE, "Draining; come back later.\n")
         given = request.headers.get_all("Origin")
@@ -142,7 +151,14 @@ class Server:
         self.connections[connection] = None
         self.metrics.connections.set(len(self.connections))
         try:
-            await connection.run()
+            if self.draining:  # its handshake began before
+                connection.reply(self._goodbye)
+                await connection.close(1012)
+            else:
+                await connection.run()
+        except Exception:
+            log.exception("connection failed", connection=connection.name)
+            await connection.close(1011)
         finally:
             del self.connections[connection]
             self.metrics.connections.set(len(self.connections))
@@ -161,7 +177,10 @@ class Server:
             now = anyio.current_time()
             self.metrics.loop_delay.observe(max(0.0, now - before - tick_s))
             for connection in list(self.connections):
-                if now - connection.wire.heard > interval_s + timeout_s:
+                wire = connection.wire
+                if wire.close_deadline is not None and now > wire.close_deadline:
+                    wire.transport.abort()  # the library closed it (1007, 1009, …), and the peer goes on talking
+                elif now - wire.heard > interval_s + timeout_s and not wire.paused:
                     self._close_soon(tasks, connection, 4004)
                 elif now - connection.pinged >= interval_s:
                     connection.ping(now)
@@ -186,20 +205,33 @@ class Server:
 
     async def _drain(self, server: WebSocketServer) -> None:
         """Not ready, `goodbye`, then close 1012 spread over the time told; cut what is left after `limits.drainMs`."""
-        self.draining = True
-        peers = list(self.connections)
+        limits_s = self.limits.drain_ms / 1000
+        peers = sorted(self.connections, key=lambda peer: peer.publishes)
         spread_ms = min(self.limits.drain_ms // 2, SPREAD_PER_PEER_MS * len(peers))
         told = {"reason": "draining", "reconnectAfterMs": RECONNECT_MS, "jitterMs": max(RECONNECT_MS, spread_ms)}
-        goodbye = Frame(notification("goodbye", msgspec.json.encode(told)))
+        self._goodbye = notification("goodbye", msgspec.json.encode(told))
+        self.draining = True
         for peer in peers:
-            peer.deliver(goodbye)
-        with anyio.move_on_after(self.limits.drain_ms / 1000):
+            peer.reply(self._goodbye)
+        with anyio.move_on_after(limits_s):
             async with anyio.create_task_group() as tasks:
                 for peer in peers:
                     tasks.start_soon(_take_leave, peer)
                     await anyio.sleep(spread_ms / 1000 / len(peers))
-        server.close()
+        server.close(close_connections=False)
+        with anyio.move_on_after(LAST_S):
+            async with anyio.create_task_group() as tasks:
+                for peer in list(self.connections):
+                    tasks.start_soon(peer.close, 1012)
+        for wire in list(self._wires):  # those still in the handshake too
+            wire.cut()
         await server.wait_closed()
+
+    def _accepted(self, *arguments: Any, **options: Any) -> Wire:
+        """A link as the library's listener makes it, remembered until it is gone."""
+        wire = Wire(*arguments, **options)
+        self._wires.add(wire)
+        return wire
 
 
 async def _take_leave(peer: Connection) -> None:

@@ -45,8 +45,10 @@ class Lines:
 
 
 @asynccontextmanager
-async def running(home: Path, *arguments: str) -> AsyncIterator[tuple[str, Process]]:
-    """`serve` or `demo` until it has said its address; its url and process. At the end SIGTERM, which must end it cleanly."""
+async def running(
+    home: Path, *arguments: str, end_with: signal.Signals = signal.SIGTERM
+) -> AsyncIterator[tuple[str, Process]]:
+    """`serve` or `demo` once it has said its address: its url and process. At the end SIGTERM, which must end it cleanly."""
     process = await anyio.open_process(command(*arguments), env=environment(home), cwd=home, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout
@@ -56,10 +58,11 @@ async def running(home: Path, *arguments: str) -> AsyncIterator[tuple[str, Proce
     finally:
         with anyio.CancelScope(shield=True):
             if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(end_with)
             with anyio.move_on_after(STOP_S) as waited:
                 await process.wait()
             if waited.cancelled_caught:
                 process.kill()
             await process.aclose()
-    assert process.returncode == 0, "SIGTERM ends a gateway cleanly"
+    expected = 0 if end_with == signal.SIGTERM else -end_with
+    assert process.returncode == expected, "SIGTERM ends a gateway cleanly"

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.core.limits import Limits
 from gateway.settings import socket_url
+from tests.engines import redis_server
 from tests.processes import Lines, command, environment, running
 
 WAIT_S = 60.0  # of a whole test on two busy cores
@@ -168,6 +169,36 @@ async def test_a_watch_goes_through_a_restart_of_the_gateway_and_its_store(tmp_p
     assert anew["params"]["epoch"] == patched["epoch"] != published["epoch"]
     assert anew["params"]["context"]["state"] == {"n": 1}
     assert (last["params"]["base"], last["params"]["revision"]) == (anew["params"]["revision"], patched["revision"])
+
+
+@pytest.mark.parametrize("end_with", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_watch_resumes_over_a_restart_of_the_gateway_alone(tmp_path: Path, end_with: signal.Signals) -> None:
+    """What another gateway took in between comes as one `after`: no gap, nothing twice."""
+    store, port = tmp_path / "redis", str(free_port())
+    store.mkdir()
+    with anyio.fail_after(WAIT_S):
+        async with (
+            redis_server(store) as engine,
+            running(tmp_path, "serve", "--port", "0", "--db", engine.url) as (other, _),
+        ):
+            serve = ("serve", "--port", port, "--db", engine.url)
+            async with running(tmp_path, *serve, end_with=end_with) as (url, _):
+                sh, elsewhere = Shell(tmp_path, url), Shell(tmp_path, other)
+                await sh.run("publish", "s", "-", stdin=SNAPSHOT)
+                watching = sh.watching("s", "--limit", "1")
+                lines = await watching.__aenter__()
+                seen = [await lines.json()]
+                await sh.run("patch", "s", "-", stdin={"state": {"set": {"n": 1}}})
+                seen.append(await lines.json())
+            for n in (2, 3):
+                await elsewhere.run("patch", "s", "-", stdin={"state": {"set": {"n": n}}})
+            async with running(tmp_path, *serve):
+                while seen[-1]["params"].get("revision") != 4:
+                    seen.append(await lines.json())
+                await watching.__aexit__(None, None, None)
+    told = [(line["method"], line["params"]["revision"]) for line in seen if line["method"] != "goodbye"]
+    assert told == [("described", 1), ("after", 2), ("after", 4)]
+    assert (seen[-1]["params"]["base"], seen[-1]["params"]["state"]["set"]) == (2, {"n": 3})
 
 
 async def test_demo_is_live_and_a_second_one_is_refused(tmp_path: Path) -> None:

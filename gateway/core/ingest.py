@@ -87,8 +87,10 @@ def content(snapshot: SnapshotIn, limits: Limits, dropped: Dropped) -> Steps[Con
             raise invalid(f"{at}/records/{n}/id", "an id no other record has")
         if n % SLICE == SLICE - 1:
             yield
-    whole, by_record = unavailable(snapshot.unavailable, at + "/unavailable", limits, capabilities, records)
-    for id, entries in by_record.items():
+    whole, by_record = yield from unavailable(snapshot.unavailable, at + "/unavailable", limits, capabilities, records)
+    for n, (id, entries) in enumerate(by_record.items()):
+        if n % SLICE == SLICE - 1:
+            yield
         records[id] = msgspec.structs.replace(records[id], unavailable=entries)
     return Content(
         page=None if snapshot.page is UNSET else page(snapshot.page, at + "/page", limits),
@@ -289,13 +291,15 @@ def unavailable(
     limits: Limits,
     capabilities: Container[str],
     records: Container[str],
-) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+) -> Steps[tuple[dict[str, str], dict[str, dict[str, str]]]]:
     """Entries of the session, and by record: capability → reason."""
     if len(given) > limits.records:
         raise exceeded("records", limits.records, len(given), path=at)
     whole: dict[str, str] = {}
     by_record: dict[str, dict[str, str]] = {}
     for n, entry in enumerate(given):
+        if n % SLICE == SLICE - 1:
+            yield
         if entry.capability not in capabilities:
             raise invalid(f"{at}/{n}/capability", "the id of a capability of the snapshot")
         target = whole

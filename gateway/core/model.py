@@ -229,9 +229,10 @@ def _apply_records(
     put: list[Place] = []
     counts: dict[tuple[str, str], int] = {}
     new: dict[str, Record | None] = dict(change.records)
-    for id, score in change.scores.items():
-        known = snapshot.records[id]
-        new[id] = msgspec.structs.replace(known, score=score)
+    for n, (id, score) in enumerate(change.scores.items()):
+        new[id] = msgspec.structs.replace(snapshot.records[id], score=score)
+        if n % SLICE == SLICE - 1:
+            yield
     records = snapshot.records.mutate()
     for n, (id, record) in enumerate(new.items()):
         old = snapshot.records.get(id)

@@ -21,6 +21,8 @@ GAP: Final = 2**20
 """Distance of neighbouring scores when places are given out freely: room for 20 halvings."""
 BLOCK: Final = 256
 """Records a block is cut to; it is split above twice that."""
+SORTED: Final = 4_096
+"""Places put to their blocks between two places where sliced work may give way."""
 SUMS_KEPT: Final = 8
 """Prefix sums kept per order, one for each set of regions asked for; above that all are dropped."""
 
@@ -72,10 +74,14 @@ class Order:
         """The order without the places at the scores `drop`, then with the places `put` (unused scores)."""
         edits: dict[int, tuple[set[int], list[Place]]] = {}
         last = len(self._blocks) - 1
-        for score in drop:
+        for n, score in enumerate(drop):
             edits.setdefault(min(bisect_left(self._lasts, score), last), (set(), []))[0].add(score)
-        for place in put:
+            if n % SORTED == SORTED - 1:
+                yield
+        for n, place in enumerate(put):
             edits.setdefault(max(0, min(bisect_left(self._lasts, place.score), last)), (set(), []))[1].append(place)
+            if n % SORTED == SORTED - 1:
+                yield
         yield
         blocks: list[_Block] = []
         done = 0

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.core import observe, view
 from gateway.core.limits import Limits
-from gateway.core.model import Snapshot
+from gateway.core.model import Snapshot, differing
+from gateway.core.order import finish
 from gateway.core.view import View
 from tests.core.build import (
     LIMITS,
@@ -33,9 +34,9 @@ from tests.oracle.replica import apply_after, without_publisher
 def reasons(
     before: Snapshot, after: Snapshot, seen: View | None = None, cause: str = "", limits: Limits = LIMITS
 ) -> list[str]:
-    """Required reasons of a step, as if every record had been touched."""
+    """Required reasons of a step."""
     seen = seen or viewed(limits=limits)
-    touched = {*before.records, *after.records}
+    touched = finish(differing(before, after))
     one, other = projected(before, seen, limits), projected(after, seen, limits)
     return observe.ranked(observe.reasons(one, other, cause, touched, limits))
 

@@ -257,10 +257,11 @@ def test_where_no_record_fits_the_response_is_cut_as_by_the_byte_ceiling() -> No
 
 
 def test_a_long_store_address_counts_in_the_bound() -> None:
-    limits = Limits(response_bytes=6000)
+    limits = Limits(response_bytes=5500)
     target = view.Target("argv", "unix:///" + "x" * 5000)
-    snapshot, seen = published(wide(8)), viewed(limits=limits)
-    assert len(view.describe(view.project(snapshot, seen, limits, target), seen, "unknown")) <= 6000
+    snapshot, seen = published(board(0)), viewed(limits=limits)
+    told = json.loads(view.describe(view.project(snapshot, seen, limits, target), seen, "unknown"))
+    assert told["context"] == {"truncated": True, "truncated_reason": "max_output_bytes", "max_output_bytes": 5500}
 
 
 def test_a_chain_of_regions_is_seen_to_its_end() -> None:
