@@ -65,11 +65,11 @@ def merged(members: Object, put: Object, unset: Iterable[str]) -> Object:
     return {name: kept[name] for name in sorted(kept)}
 
 
-def moved(items: Sequence[Any], removed: Iterable[Any], entered: Iterable[tuple[int, Any]]) -> list[Any]:
+def moved(items: Sequence[Any], removed: Sequence[Any], entered: Iterable[tuple[int, Any]]) -> list[Any]:
     """First what leaves, then what comes, in ascending `at`, each to its index in the new list."""
     gone = set(removed)
     result = [item for item in items if item not in gone]
-    if len(result) + len(gone) != len(items):
+    if not len(items) - len(result) == len(gone) == len(removed):
         raise Unfit("What left was not there.")
     for at, item in sorted(entered, key=lambda entry: entry[0]):
         if at > len(result):

@@ -117,7 +117,9 @@ async def test_a_broken_link_has_no_code_of_the_peer() -> None:
     assert (caught.value.code, caught.value.final) == (ABNORMAL, False)
 
 
-@pytest.mark.parametrize(("status", "final"), [(400, True), (403, True), (421, True), (429, False), (503, False)])
+@pytest.mark.parametrize(
+    ("status", "final"), [(400, True), (401, True), (403, True), (421, True), (429, False), (503, False)]
+)
 async def test_a_refused_handshake(status: int, final: bool) -> None:
     def refuse(socket: ServerConnection, request: Request) -> Response:
         return socket.respond(http.HTTPStatus(status), "")
