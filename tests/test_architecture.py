@@ -38,7 +38,7 @@ ALONE = {
         "gateway/deflate.py",
         "gateway/server.py",
         "gateway/pages.py",
-        "gateway/client.py",
+        "gateway/client",
     },
     "prometheus_client": {"gateway/metrics.py", "gateway/pages.py"},
     "gateway.cli": {"gateway/cli", "gateway/__main__.py"},

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from gateway.demo.difference import difference
+from gateway.client.difference import difference
 from gateway.demo.flights import DATE, Flight
 
 Airport: TypeAlias = Literal["JFK", "LGA", "EWR"]
@@ -365,6 +365,7 @@ def changes(flights: Sequence[Flight], before: Moment, after: Moment) -> tuple[d
     """
     old, new = snapshot(flights, before), snapshot(flights, after)
     change = difference(old, new)
+    assert change is not None, "regions keep their fields all day"
     return (change, cause(before, after, old["state"]["page"] != new["state"]["page"])) if change else None
 
 

@@ -49,7 +49,7 @@ async def publish_departures(
 
     while True:
         try:
-            async with connect(url) as client:
+            async with connect(url, returns=False) as client:
                 await replay(
                     client,
                     sleep=sleep,

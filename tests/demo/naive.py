@@ -17,7 +17,7 @@ def applied(snapshot: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
         assert set(upsert) <= {"id", "title", "description", "parent", "active", "modal"}
         region.update(upsert)
     records = change.get("records", {})
-    assert set(records) <= {"upsert", "remove"}
+    assert set(records) <= {"upsert", "remove", "order"}
     removed = set(records.get("remove", []))
     assert removed <= {record["id"] for record in result["records"]}
     result["records"] = [record for record in result["records"] if record["id"] not in removed]
@@ -25,6 +25,10 @@ def applied(snapshot: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
         result[member] = [entry for entry in result[member] if entry.get("record") not in removed]
     for upsert in records.get("upsert", []):
         upserted(result["records"], upsert)
+    if "order" in records:
+        by_id = {record["id"]: record for record in result["records"]}
+        assert sorted(records["order"]) == sorted(by_id)
+        result["records"] = [by_id[id] for id in records["order"]]
     put, unset = change.get("state", {}).get("set", {}), change.get("state", {}).get("unset", [])
     result["state"] = {name: value for name, value in result["state"].items() if name not in unset} | put
     result["feedback"] = change.get("feedback", result["feedback"])

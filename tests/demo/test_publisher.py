@@ -53,7 +53,7 @@ async def test_after_a_break_the_day_goes_on_where_it_stood() -> None:
                 told=lambda error, wait_s: told.append((type(error), wait_s)),
             )
     assert caught.value.code == 4501
-    assert told == [(ConnectionLost, 0.5), (GatewayError, 3.0)]
+    assert told == [(ConnectionLost, 0.5), (GatewayError, 4.0)]
     assert [board["base"] for board in boards] == ["any"] * 3
     assert boards[0]["snapshot"] != boards[1]["snapshot"] == boards[2]["snapshot"]
 
