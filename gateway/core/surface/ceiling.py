@@ -3,6 +3,7 @@
 The one mechanism of `max_output_bytes` and of `limits.responseBytes`. Values may be texts of JSON already (`Raw`).
 """
 
+from collections.abc import Container
 from typing import Any, Final
 
 from gateway.core.surface.path import compact
@@ -34,10 +35,10 @@ def within(envelope: Any, primary: str | None, maximum: int, room: int, kept: fr
         return stub(maximum)
     elements = [] if primary is None else envelope[primary]
     others = _others(envelope, primary, kept)
-    skeleton = envelope if primary is None else envelope | {primary: []}
+    skeleton = envelope if primary is None else _emptied(envelope, {primary})
     dropped = 0
     if others and len(compact(skeleton)) > room:
-        skeleton = skeleton | dict.fromkeys(others, [])
+        skeleton = _emptied(skeleton, others)
         dropped = sum(others.values())
     left = room - len(compact(skeleton))
     if left < 0:
@@ -51,8 +52,12 @@ def within(envelope: Any, primary: str | None, maximum: int, room: int, kept: fr
 
 def least(envelope: dict[str, Any], primary: str | None, maximum: int, kept: frozenset[str] = frozenset()) -> int:
     """Bytes of the room in which the envelope fits with every array empty."""
-    empty = dict.fromkeys(_others(envelope, primary, kept), []) | ({} if primary is None else {primary: []})
-    return len(compact(envelope | empty)) + _headroom(envelope, primary, maximum, kept)
+    arrays = {*_others(envelope, primary, kept), *([] if primary is None else [primary])}
+    return len(compact(_emptied(envelope, arrays))) + _headroom(envelope, primary, maximum, kept)
+
+
+def _emptied(envelope: dict[str, Any], arrays: Container[str]) -> dict[str, Any]:
+    return {name: [] if name in arrays else value for name, value in envelope.items()}
 
 
 def _others(envelope: dict[str, Any], primary: str | None, kept: frozenset[str]) -> dict[str, int]:

@@ -55,11 +55,13 @@ def parse(given: Mapping[str, Any]) -> Knobs | Refusal:
     unknown = sorted(given.keys() - FITS.keys())
     if unknown:
         return _bad(unknown[0], given[unknown[0]])
-    predicates = [predicate(expression) for expression in sound.pop("filter", ())]
-    if None in predicates:
-        index = predicates.index(None)
-        facts = _told("expression", given["filter"][index]) | {"index": index}
-        return Refusal("filter_syntax", ("filter",), facts=facts)
+    predicates: list[Predicate] = []
+    for index, expression in enumerate(sound.pop("filter", ())):
+        found = predicate(expression)
+        if found is None:
+            facts = _told("expression", expression) | {"index": index}
+            return Refusal("filter_syntax", ("filter",), facts=facts)
+        predicates.append(found)
     return Knobs(**sound, filter=tuple(predicates))
 
 
