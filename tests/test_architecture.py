@@ -15,7 +15,7 @@ MODULE_LINES = 500
 FUNCTION_LINES = 70
 BANNED = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 
-CORE_LIBRARIES = {"msgspec", "immutables", "jsonschema_rs", "gateway.core"}
+CORE_LIBRARIES = {"msgspec", "immutables", "jsonschema_rs", "rapidfuzz", "gateway.core"}
 CORE_STANDARD = {
     "bisect",
     "collections",
