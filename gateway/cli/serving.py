@@ -15,8 +15,10 @@ import click
 import structlog
 
 from gateway.cli.answers import DONE, INTERRUPTED, REFUSED, CommandError, answer, tell, wants_json
+from gateway.demo.board import AIRPORTS, Airport
 from gateway.demo.publisher import publish_departures
 from gateway.demo.replay import SPEED_DEFAULT, SPEED_MAX, SPEED_MIN
+from gateway.demo.steer import HELP, keyboard
 from gateway.running import running_gateway
 from gateway.settings import Settings, SettingsError, load_settings
 from gateway.store.embedded import EngineError, EngineOwned
@@ -62,8 +64,18 @@ def serve(origins: tuple[str, ...], **arguments: Any) -> int:
 @click.command()
 @process_options
 @click.option("--speed", type=float, default=SPEED_DEFAULT, show_default=True, help="Seconds of the day per second.")
-def demo(speed: float, **arguments: Any) -> int:
-    """Run the gateway with the departures board: a real day of three airports, replayed."""
+@click.option(
+    "--airport",
+    type=click.Choice(AIRPORTS, case_sensitive=False),
+    default=AIRPORTS[0],
+    show_default=True,
+    help="Where the day begins; the script of the day goes on to the others.",
+)
+def demo(speed: float, airport: Airport, **arguments: Any) -> int:
+    """Run the gateway with the departures board: a real day of three airports, replayed.
+
+    On a terminal, keys steer it: what they do is told at the start.
+    """
     if not SPEED_MIN <= speed <= SPEED_MAX:
         raise CommandError(REFUSED, "usage", f"--speed must be between {SPEED_MIN:g} and {SPEED_MAX:g}.")
     settings = load_settings(arguments, environ=os.environ)
@@ -74,7 +86,10 @@ def demo(speed: float, **arguments: Any) -> int:
         tell(f"Watch it from another shell: {program()} watch departures{where}")
 
     async def board(url: str) -> None:
-        await publish_departures(url, speed=speed, told=standing_still)
+        with keyboard(sys.stdin) as keys:
+            if keys is not None:
+                tell(HELP)
+            await publish_departures(url, speed=speed, airport=airport, keys=keys, told=standing_still)
 
     return run(settings, listening, board)
 
@@ -138,6 +153,7 @@ class Process:
                     self.listens = True
                     self._tell_ready(url)
                     await self._beside(url)
+                tasks.cancel_scope.cancel()  # what ran beside has ended by itself: so does the gateway
         return INTERRUPTED if self._received == signal.SIGINT else DONE
 
     async def _until_signal(self, signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
