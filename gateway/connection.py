@@ -211,6 +211,7 @@ class Connection:
         self.views: dict[str, str] = {}
         self.full_since: float | None = None
         self.closing = False
+        self._leaving = False
         self.publishes = False
         self.pinged = wire.loop.time()
         self._in_flight: dict[int | str, int] = {}  # by id: characters of the message
@@ -267,10 +268,12 @@ class Connection:
         if self.wire.is_open() and self.waiting() <= self.limits.outbox_bytes:
             self.wire.transport.write(PING_FRAME)
 
-    async def answered(self) -> None:
-        """Return once nothing is in flight."""
+    async def take_leave(self) -> None:
+        """Answer what is under way, then close 1012. What comes now is not carried out: who never stops asking goes too."""
+        self._leaving = True
         while self._in_flight:
             await self._next_answer()
+        await self.close(1012)
 
     async def _next_answer(self) -> None:
         if self._answered is None:
@@ -320,7 +323,7 @@ class Connection:
             except Unreadable as unreadable:
                 await self.close(unreadable.code)
                 return
-            if self.closing:  # nothing that came behind our close frame is carried out
+            if self.closing or self._leaving:  # nothing that came behind our close frame is carried out
                 continue
             self._receive(message, tasks)
             if self._violations >= VIOLATIONS:

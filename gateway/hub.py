@@ -42,6 +42,8 @@ WAIT_S: Final = 10.0
 """Seconds a request waits for a session to be opened or healed, then `store_unavailable`."""
 BUFFERED: Final = 4_096
 """Events buffered while a session is opened or healed; above that all are dropped and it is read again."""
+ROUNDS: Final = 4
+"""Times what was buffered meanwhile is applied in slices: it is less each time, unless the node cannot keep up at all."""
 LOADS: Final = 5
 """Reads of a session in one attempt to open or heal it; then `store_unavailable`, and the next check tries again."""
 TASKS: Final = 16
@@ -306,7 +308,7 @@ class Hub:
                 self._unwatch(held)
                 return
             held.replica.start(snapshot, stored.secret, stored.digest)
-            if self._go_live(held, asking):
+            if await self._go_live(held, asking):
                 return
         raise unavailable()
 
@@ -318,19 +320,31 @@ class Hub:
             await self.store.end(session, None)
         return not missing
 
-    def _go_live(self, held: Held, asking: int) -> bool:
-        """Apply what was buffered; False where that leaves a gap."""
-        buffered, held.buffer = held.buffer, []
-        try:
-            events = merge(held.replica.position, buffered)
-        except Gap:
-            return False
-        if held.dirty or any(isinstance(event, Renewed) or event.redo is None for event in events):
-            return False
-        for event in events:
-            assert isinstance(event, Changed)
-            assert event.redo is not None
-            self.advance(held, step_of(held.replica, event.position, event.as_of, event.cause, event.redo))
+    async def _go_live(self, held: Held, asking: int) -> bool:
+        """Apply what was buffered, and what comes meanwhile; False where that leaves a gap.
+
+        The loop has its turns in between, but for the last of `ROUNDS`: events may come faster than they are told.
+        """
+        rounds = 0
+        while rounds == 0 or held.buffer or held.dirty:
+            rounds += 1
+            buffered, held.buffer = held.buffer, []
+            try:
+                events = merge(held.replica.position, buffered)
+            except Gap:
+                return False
+            if held.dirty or any(isinstance(event, Renewed) or event.redo is None for event in events):
+                return False
+            start = self.now()
+            for event in events:
+                assert isinstance(event, Changed)
+                assert event.redo is not None
+                self.advance(held, step_of(held.replica, event.position, event.as_of, event.cause, event.redo))
+                if rounds < ROUNDS and self.now() - start > SLICE_S:
+                    await checkpoint()
+                    if held.error is not None:  # it ended meanwhile
+                        return True
+                    start = self.now()
         held.healing = False
         held.served = asking
         held.checked = self.now()
@@ -353,7 +367,7 @@ class Hub:
                 held.over = ""
             if not await self._follow(held, kept) and not await self._reload(held):
                 return
-            if self._go_live(held, asking):
+            if await self._go_live(held, asking):
                 return
         raise unavailable()
 

@@ -205,7 +205,7 @@ class Server:
         with anyio.move_on_after(limits_s):
             async with anyio.create_task_group() as tasks:
                 for peer in peers:
-                    tasks.start_soon(_take_leave, peer)
+                    tasks.start_soon(peer.take_leave)
                     await anyio.sleep(spread_ms / 1000 / len(peers))
         server.close(close_connections=False)
         with anyio.move_on_after(LAST_S):
@@ -223,11 +223,6 @@ class Server:
         wire.connection_lost_waiter.add_done_callback(lambda _: self._wires.discard(wire))
         self._wires.add(wire)
         return wire
-
-
-async def _take_leave(peer: Connection) -> None:
-    await peer.answered()
-    await peer.close(1012)
 
 
 def _subprotocol(wire: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

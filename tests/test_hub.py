@@ -1,6 +1,7 @@
 """The hub: hand-over, buffer, healing, faults of the store; two nodes over one real store."""
 
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -185,6 +186,63 @@ async def test_br_028_control_without_the_buffer_the_change_is_missed(tmp_path: 
         ours.check()
         await ours.peer.until(1)
         assert [after["revision"] for after in ours.peer.told("after")] == [2]
+
+
+async def backlog(ours: Node, theirs: Node, count: int) -> None:
+    """A revision is lost; while it is looked for in the log, `count` others come. Returns when they are about to be told."""
+    await theirs.call("publish", session="s", snapshot=board(), base=None)
+    await ours.call("subscribe", session="s")
+    lost, heard = Heard(lose=True), Heard()
+    told = anyio.Event()
+
+    async def until(events: Heard, expected: int) -> None:
+        with anyio.fail_after(DEADLINE_S):
+            while len(events.events) < expected:
+                await checkpoint()
+
+    async def publish() -> None:
+        for n in range(count):
+            await theirs.call("patch", session="s", change=status("F-1", f"{n}"), base="any")
+        await until(heard, count)
+        told.set()
+
+    ours.faults.hears = lost
+    await theirs.call("patch", session="s", change=status("F-1", "lost"), base="any")
+    await until(lost, 1)
+    ours.faults.hears = heard
+    ours.faults.behind["log"] = publish
+    ours.check()
+    await told.wait()
+
+
+async def test_what_was_buffered_is_told_without_holding_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.hub.SLICE_S", 0.0)
+    async with redis_server(tmp_path) as engine, running_node(engine.url) as ours, running_node(engine.url) as theirs:
+        await backlog(ours, theirs, 40)
+        turns = [len(ours.peer.frames)]
+        with anyio.fail_after(DEADLINE_S):
+            while turns[-1] < 41:
+                await checkpoint()
+                turns.append(len(ours.peer.frames))
+        assert max(after - before for before, after in pairwise(turns)) <= 2
+        assert [after["revision"] for after in ours.peer.told("after")] == list(range(2, 43))
+
+
+async def test_an_end_while_what_was_buffered_is_told_is_the_last_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.hub.SLICE_S", 0.0)
+    async with redis_server(tmp_path) as engine, running_node(engine.url) as ours, running_node(engine.url) as theirs:
+        await backlog(ours, theirs, 40)
+        await ours.peer.until(10)
+        ours.hub.ended("s", "ended")
+        told = len(ours.peer.frames)
+        assert told < 41 and ours.peer.methods()[-1] == "ended"
+        await theirs.call("end", session="s")
+        assert (await ours.refused("describe", session="s")).kind == "unknown_session"
+        assert len(ours.peer.frames) == told
 
 
 # Lost events and links

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +333,35 @@ async def test_draining_waits_for_what_is_under_way_and_no_longer_than_it_may(tm
         assert (await peer.until("goodbye"))["reason"] == "draining"
         assert await peer.closed() == (1012, "draining")
         assert 0.9 < anyio.current_time() - start < 4
+
+
+async def test_a_peer_that_never_stops_asking_does_not_hold_the_end_up(tmp_path: Path) -> None:
+    """Always something under way: it is answered, what comes behind it is not begun."""
+    replies: list[int] = []
+    begun = anyio.Event()
+
+    async def ask(peer: Peer) -> None:
+        for id in range(8):
+            await peer.send(request(id, "patch", {"session": "s", "change": status("F-1", str(id)), "base": "any"}))
+        with suppress(ConnectionClosed):
+            for id in range(8, 10**6):
+                reply = await peer.reply()
+                if "result" in reply:  # else it asked too fast
+                    replies.append(reply["result"]["revision"])
+                begun.set()
+                await peer.send(request(id, "patch", {"session": "s", "change": status("F-1", str(id)), "base": "any"}))
+
+    async with redis_server(tmp_path) as engine, AsyncExitStack() as peers, anyio.create_task_group() as tasks:
+        async with gateway_on(engine, engine.url, drain_ms=6_000) as gateway:
+            peer = await peers.enter_async_context(gateway.peer())
+            await peer.result("publish", session="s", snapshot=board(), base=None)
+            tasks.start_soon(ask, peer)
+            await begun.wait()
+            start = anyio.current_time()
+        assert anyio.current_time() - start < 4, "of the 6 it may take"
+        async with gateway_on(engine, engine.url) as gateway, gateway.peer() as witness:
+            found = await witness.result("describe", session="s")
+    assert replies == list(range(2, found["revision"] + 1)), "all that was stored was answered, and in order"
 
 
 async def test_a_handshake_under_way_does_not_hold_the_end_up(tmp_path: Path) -> None:
