@@ -15,7 +15,7 @@ MODULE_LINES = 500
 FUNCTION_LINES = 70
 BANNED = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 
-CORE_LIBRARIES = {"msgspec", "immutables", "jsonschema_rs", "gateway.core"}
+CORE_LIBRARIES = {"msgspec", "immutables", "jsonschema_rs", "rapidfuzz", "gateway.core"}
 CORE_STANDARD = {
     "bisect",
     "collections",
@@ -33,7 +33,13 @@ CORE_STANDARD = {
 
 ALONE = {
     "redis": {"gateway/store"},
-    "websockets": {"gateway/connection.py", "gateway/server.py", "gateway/pages.py", "gateway/client.py"},
+    "websockets": {
+        "gateway/connection.py",
+        "gateway/deflate.py",
+        "gateway/server.py",
+        "gateway/pages.py",
+        "gateway/client",
+    },
     "prometheus_client": {"gateway/metrics.py", "gateway/pages.py"},
     "gateway.cli": {"gateway/cli", "gateway/__main__.py"},
 }

@@ -22,6 +22,7 @@ from gateway.cli.answers import (
     wants_json,
 )
 from gateway.cli.commands import COMMANDS
+from gateway.cli.reshape import reshape
 from gateway.cli.serving import demo, serve
 
 
@@ -85,5 +86,5 @@ def schemas(check: bool, as_json: bool) -> None:
     answer(result, compact=as_json or wants_json([]))
 
 
-for command in (serve, demo, *COMMANDS, schemas):
+for command in (serve, demo, *COMMANDS, reshape, schemas):
     main.add_command(command)

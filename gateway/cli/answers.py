@@ -132,7 +132,7 @@ def wants_json(arguments: list[str]) -> bool:
     return "--json" in arguments or not sys.stdout.isatty()
 
 
-def answer(result: dict[str, Any], *, compact: bool) -> None:
+def answer(result: Any, *, compact: bool) -> None:
     """Write one JSON value and its newline to stdout at once, UTF-8 whatever the locale says.
 
     Raises:

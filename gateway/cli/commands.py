@@ -110,11 +110,11 @@ def compact(as_json: bool) -> bool:
     return as_json or wants_json([])
 
 
-def read_object(file: str) -> msgspec.Raw:
-    """The JSON object in a file, or of stdin with `-`, as its text.
+def read_json(file: str) -> tuple[bytes, Any]:
+    """The JSON in a file, or of stdin with `-`: its text and its value.
 
     Raises:
-        CommandError: it cannot be read, is too large, no JSON or no object.
+        CommandError: it cannot be read, is too large or no JSON.
     """
     try:
         if file == "-":
@@ -136,6 +136,16 @@ def read_object(file: str) -> msgspec.Raw:
         text.decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise CommandError(REFUSED, "parse_error", "The file is not JSON in UTF-8.", code=-32700) from None
+    return text, value
+
+
+def read_object(file: str) -> msgspec.Raw:
+    """The JSON object in a file, or of stdin with `-`, as its text.
+
+    Raises:
+        CommandError: as `read_json`, or it is no object.
+    """
+    text, value = read_json(file)
     if not isinstance(value, dict):
         raise CommandError(
             REFUSED, "invalid_params", "The file holds no JSON object.", code=-32602, expected="an object"
