@@ -8,8 +8,9 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from gateway.client import Client, Publisher, connect
 from gateway.core.limits import Limits
-from gateway.demo.board import SESSION, first_minute, last_minute, snapshot
+from gateway.demo.board import SESSION, Moment, changes, first_minute, last_minute, snapshot
 from gateway.demo.flights import load_flights
+from gateway.demo.script import Desk
 from gateway.running import running_gateway
 from gateway.settings import Settings
 from tests.client.following import Follower
@@ -38,7 +39,9 @@ async def test_a_day_of_the_board_with_the_links_cut_at_random_bytes(tmp_path: P
     rng = Random(200)
     flights = load_flights()
     minutes = range(first_minute(flights), last_minute(flights) + 1, 4)
-    whole = len(canonical(snapshot(flights, minutes[0])))
+    desk = Desk(flights)
+    at = Moment(minutes[0], desk.controls_at(minutes[0]))
+    whole = len(canonical(snapshot(flights, at)))
     async with (
         redis_server(tmp_path) as engine,
         running_gateway(Settings(port=0, db=engine.url)) as url,
@@ -57,18 +60,20 @@ async def test_a_day_of_the_board_with_the_links_cut_at_random_bytes(tmp_path: P
         published.cut()
         board = Publisher(owner, SESSION)
         followers = [Follower(one.subscribe(SESSION)), Follower(two.subscribe(SESSION, offset=20, limit=100))]
-        told = await board.update(snapshot(flights, minutes[0]))
+        told = await board.update(snapshot(flights, at))
         for follower in followers:
             tasks.start_soon(follower.run)
         days = 0
         while watched.cuts < CUTS:
             for minute in minutes:
-                cause = {"kind": "navigation"} if days and minute == minutes[0] else None
-                told = await board.update(snapshot(flights, minute), cause=cause)
+                before, at = at, Moment(minute, desk.controls_at(minute))
+                if changed := changes(flights, before, at):
+                    told = await board.update(snapshot(flights, at), cause={"kind": changed[1]})
                 if minute % 10 == 0:
                     for follower in followers:
                         await follower.until_at(told.position)
             days += 1
+            desk.begin_day()
         for follower in followers:
             await follower.until_at(told.position)
         await same_as_a_fresh_describe(followers[0], direct)
@@ -76,7 +81,8 @@ async def test_a_day_of_the_board_with_the_links_cut_at_random_bytes(tmp_path: P
         tasks.cancel_scope.cancel()
     assert watched.cuts >= CUTS
     assert all(follower.count["after"] > len(minutes) // 2 for follower in followers)
-    assert all(follower.count["described"] <= days for follower in followers), "cuts are resumed, not described anew"
+    assert all(not {"gap", "behind"} & set(follower.reasons) for follower in followers), "cuts are resumed"
+    assert all("navigation" in follower.reasons for follower in followers)
 
 
 class Gateway:
@@ -107,6 +113,7 @@ async def test_restarts_of_the_gateway_are_resumed(tmp_path: Path, unused_tcp_po
     restarts = 5
     flights = load_flights()
     minute = first_minute(flights)
+    controls = Desk(flights).controls_at(minute)
     async with redis_server(tmp_path) as engine, anyio.create_task_group() as tasks:
         gateway = Gateway(Settings(port=unused_tcp_port, db=engine.url, limits=Limits(drain_ms=200)), tasks)
         await gateway.start()
@@ -116,7 +123,7 @@ async def test_restarts_of_the_gateway_are_resumed(tmp_path: Path, unused_tcp_po
             anyio.create_task_group() as watching,
         ):
             board = Publisher(owner, SESSION)
-            told = await board.update(snapshot(flights, minute))
+            told = await board.update(snapshot(flights, Moment(minute, controls)))
             follower = Follower(client.subscribe(SESSION, limit=50))
             watching.start_soon(follower.run)
             await follower.until_at(told.position)
@@ -125,7 +132,7 @@ async def test_restarts_of_the_gateway_are_resumed(tmp_path: Path, unused_tcp_po
                 await gateway.start()
                 for _ in range(10):
                     minute += 1
-                    told = await board.update(snapshot(flights, minute))
+                    told = await board.update(snapshot(flights, Moment(minute, controls)))
                 await follower.until_at(told.position)
             await same_as_a_fresh_describe(follower, client, limit=50)
             watching.cancel_scope.cancel()
