@@ -38,7 +38,7 @@ async def test_a_day_of_the_board_with_the_links_cut_at_random_bytes(tmp_path: P
     """Two watchers and the publisher, each behind a relay: links break anywhere, in the handshake and in frames too."""
     rng = Random(200)
     flights = load_flights()
-    minutes = range(first_minute(flights), last_minute(flights) + 1, 4)
+    minutes = range(first_minute(flights), last_minute(flights) + 1)
     desk = Desk(flights)
     at = Moment(minutes[0], desk.controls_at(minutes[0]))
     whole = len(canonical(snapshot(flights, at)))
@@ -80,7 +80,9 @@ async def test_a_day_of_the_board_with_the_links_cut_at_random_bytes(tmp_path: P
         await same_as_a_fresh_describe(followers[1], direct, offset=20, limit=100)
         tasks.cancel_scope.cancel()
     assert watched.cuts >= CUTS
-    assert all(follower.count["after"] > len(minutes) // 2 for follower in followers)
+    assert all(follower.count["after"] > follower.count["described"] for follower in followers), (
+        "most changes are afters"
+    )
     assert all(not {"gap", "behind"} & set(follower.reasons) for follower in followers), "cuts are resumed"
     assert all("navigation" in follower.reasons for follower in followers)
 
