@@ -94,12 +94,19 @@ class Gateway:
         self.settings, self.tasks = settings, tasks
         self.url = ""
         self._leave = self._gone = anyio.Event()
+        self.up = anyio.Event()
+
+    async def back(self, seconds: float) -> None:
+        """Takes the place of waiting for the back-off: a `goodbye` asked to stay away until it is there again."""
+        await self.up.wait()
 
     async def start(self) -> None:
         self._leave, self._gone = anyio.Event(), anyio.Event()
         self.url = await self.tasks.start(self._serve)
+        self.up.set()
 
     async def stop(self) -> None:
+        self.up = anyio.Event()
         self._leave.set()
         await self._gone.wait()
 
@@ -120,8 +127,8 @@ async def test_restarts_of_the_gateway_are_resumed(tmp_path: Path, unused_tcp_po
         gateway = Gateway(Settings(port=unused_tcp_port, db=engine.url, limits=Limits(drain_ms=200)), tasks)
         await gateway.start()
         async with (
-            connect(gateway.url, sleep=at_once) as client,
-            connect(gateway.url, sleep=at_once) as owner,
+            connect(gateway.url, sleep=gateway.back) as client,
+            connect(gateway.url, sleep=gateway.back) as owner,
             anyio.create_task_group() as watching,
         ):
             board = Publisher(owner, SESSION)
