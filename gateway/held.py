@@ -17,7 +17,8 @@ class Held:
     task at work has ended. `asked` counts who wants what the store says from then on, `served` how many of them a read
     that began later has served; readers wait for `floor` of them: they were told a revision this node has not seen.
     `dirty`: something came that the buffer does not tell, so what is being read is read again. `over`: why the session
-    is said to have ended, until the store was asked.
+    is said to have ended, until the store was asked. `timers`: times at which what is held back will be looked at, each
+    earlier than those set before it.
     """
 
     def __init__(self, replica: Replica, now: float) -> None:
@@ -33,7 +34,7 @@ class Held:
         self.watched = False
         self.used = now
         self.checked = now
-        self.timer: float | None = None
+        self.timers: set[float] = set()
         self.write_lock = anyio.Lock()
 
 

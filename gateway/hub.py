@@ -123,6 +123,8 @@ class Hub:
             for _ in range(ATTEMPTS):
                 if not held.working or not (held.healing or held.served < held.floor):
                     break
+                if held.replica.snapshot is not None and self.publisher() == "unknown":
+                    break  # nobody knows when the store answers, and the reply says so
                 await held.attempt.wait()
         if held.error is not None:
             raise held.error
@@ -399,8 +401,8 @@ class Hub:
     def set_timer(self, held: Held) -> None:
         """Something may have been held back: see that it is sent when its time has come."""
         due = held.replica.next_due
-        if due is not None and (held.timer is None or due < held.timer):
-            held.timer = due
+        if due is not None and not any(at <= due for at in held.timers):
+            held.timers.add(due)
             heapq.heappush(self._timers, (due, held.replica.session))
             self._timer_set.set()
 
@@ -415,8 +417,8 @@ class Hub:
             while self._timers and self._timers[0][0] <= self.now():
                 at, session = heapq.heappop(self._timers)
                 held = self._held.get(session)
-                if held is not None and held.timer == at:  # else an earlier one took its place
-                    held.timer = None
+                if held is not None and at in held.timers:  # else it was set for an earlier session of this id
+                    held.timers.discard(at)
                     held.replica.due(self.now())
                     self.set_timer(held)
 

@@ -9,7 +9,7 @@ import anyio
 from gateway import schemas
 from gateway.core.view import Target
 from gateway.hub import Hub
-from gateway.metrics import Metrics
+from gateway.metrics import Holdings, Metrics
 from gateway.server import Server
 from gateway.sessions import Sessions
 from gateway.settings import Settings
@@ -45,6 +45,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[str]:
         anyio.create_task_group() as tasks,
     ):
         hub = Hub(store, limits, target, metrics, Random())
+        metrics.held = lambda: _holdings(hub)
         await tasks.start(_run_hub, hub)
         server = Server(
             Sessions(store, hub, limits, target, metrics),
@@ -63,3 +64,9 @@ async def running_gateway(settings: Settings) -> AsyncIterator[str]:
 
 async def _run_hub(hub: Hub, *, task_status: anyio.abc.TaskStatus[None]) -> None:
     await hub.run(task_status.started)
+
+
+def _holdings(hub: Hub) -> Holdings:
+    held = hub.every()
+    views = [view for session in held for view in session.replica.views.values()]
+    return Holdings(len(held), len(views), sum(len(view.watchers) for view in views))

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
-from weakref import WeakSet
 
 import anyio
 import msgspec
@@ -16,22 +15,25 @@ from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection
 from websockets.asyncio.server import serve as listen
 from websockets.exceptions import NegotiationError
-from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
 from websockets.http11 import Request, Response
-from websockets.typing import ExtensionParameter, Subprotocol
+from websockets.typing import Subprotocol
 
 from gateway import pages
 from gateway.connection import CLOSE_S, PROTOCOL, Connection, Wire
 from gateway.core.limits import Limits
 from gateway.core.messages import notification
+from gateway.deflate import DeflateOffered
+from gateway.logs import trace
 from gateway.metrics import Metrics
 from gateway.service import Service
 
 PATH: Final = "/v1/ws"
 OPEN_S: Final = 10.0
 """Seconds a peer has to finish the handshake."""
-FRAMES_QUEUED: Final = 16
-"""Frames read ahead of the connection's own loop; the library pauses the socket above that."""
+FRAMES_QUEUED: Final = (0, 0)
+"""Frames that may wait for the connection's own loop before the socket is paused, and when it is resumed."""
+HANDSHAKES: Final = 1_000
+"""Links beyond `limits.connections`, in a handshake or closing; a further one is cut at once."""
 SPREAD_PER_PEER_MS: Final = 5
 """Draining: milliseconds of the spread for each connection, at most half of `limits.drainMs`."""
 LAST_S: Final = 1.0
@@ -42,21 +44,6 @@ log = structlog.get_logger("gateway.server")
 quiet = logging.getLogger("gateway.websockets")
 quiet.propagate = False
 quiet.addHandler(logging.NullHandler())
-
-
-class Deflate(ServerPerMessageDeflateFactory):
-    """permessage-deflate without context in either direction; a smaller server window is declined (protocol §2)."""
-
-    def __init__(self) -> None:
-        super().__init__(server_no_context_takeover=True, client_no_context_takeover=True)
-
-    def process_request_params(
-        self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[object]
-    ) -> tuple[list[ExtensionParameter], PerMessageDeflate]:
-        for name, value in params:
-            if name == "server_max_window_bits" and value != "15":
-                raise NegotiationError("a smaller server window is not offered")
-        return super().process_request_params(params, accepted_extensions)  # type: ignore[arg-type]
 
 
 class Server:
@@ -76,7 +63,7 @@ class Server:
         self.connections: dict[Connection, None] = {}
         self.draining = False
         self._goodbye = b""
-        self._wires: WeakSet[Wire] = WeakSet()
+        self._wires: set[Wire] = set()
         self._ready = ready
         self._origins = {spelt for text in origins if (spelt := pages.origin(text)) is not None}
         self._schemas = schemas or {}
@@ -100,7 +87,7 @@ class Server:
                 create_connection=self._accepted,  # type: ignore[arg-type]
                 process_request=self._requested,
                 select_subprotocol=_subprotocol,
-                extensions=[Deflate()],
+                extensions=[DeflateOffered()],
                 compression=None,
                 server_header=None,
                 open_timeout=OPEN_S,
@@ -156,8 +143,8 @@ class Server:
                 await connection.close(1012)
             else:
                 await connection.run()
-        except Exception:
-            log.exception("connection failed", connection=connection.name)
+        except Exception as error:
+            log.error("connection failed", connection=connection.name, trace=trace(error))
             await connection.close(1011)
         finally:
             del self.connections[connection]
@@ -175,9 +162,11 @@ class Server:
             before = anyio.current_time()
             await anyio.sleep(tick_s)
             now = anyio.current_time()
-            self.metrics.loop_delay.observe(max(0.0, now - before - tick_s))
+            late_s = max(0.0, now - before - tick_s)
+            self.metrics.delayed(late_s)
             for connection in list(self.connections):
                 wire = connection.wire
+                wire.heard += late_s  # while the loop stood still nobody could be heard
                 if wire.close_deadline is not None and now > wire.close_deadline:
                     wire.transport.abort()  # the library closed it (1007, 1009, …), and the peer goes on talking
                 elif now - wire.heard > interval_s + timeout_s and not wire.paused:
@@ -230,6 +219,8 @@ class Server:
     def _accepted(self, *arguments: Any, **options: Any) -> Wire:
         """A link as the library's listener makes it, remembered until it is gone."""
         wire = Wire(*arguments, **options)
+        wire.crowded = len(self._wires) >= self.limits.connections + HANDSHAKES
+        wire.connection_lost_waiter.add_done_callback(lambda _: self._wires.discard(wire))
         self._wires.add(wire)
         return wire
 

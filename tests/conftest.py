@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 EXAMPLES = int(os.environ.get("CG_EXAMPLES", "500"))
 """Examples of each property: 500 in `make test`, 20 000 in `make soak`."""
 
+FAULTS = ("test_hub.py", "test_scenarios.py", "test_sessions_moved.py", "test_trouble.py", "test_embedded.py")
+"""Modules about what goes wrong: links cut, stores restarted, emptied and out of reach, owners killed."""
+
 settings.register_profile(
     "test",
     max_examples=EXAMPLES,
@@ -30,5 +33,5 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     for item in items:
         if hasattr(getattr(item, "obj", None), "hypothesis"):
             item.add_marker("property")
-        if "tests/faults/" in item.path.as_posix():
+        if item.path.name in FAULTS or item.path.parent.name == "faults":
             item.add_marker("faults")

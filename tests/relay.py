@@ -22,6 +22,7 @@ class Relay:
         self.requests.set()
         self.answers = anyio.Event()
         self.answers.set()
+        self.waiting = 0
         self._lose_after = b""
         self._silent_below = 0
 
@@ -32,6 +33,11 @@ class Relay:
     def silence(self) -> None:
         """Links made so far stay open and carry nothing any more."""
         self._silent_below = self.links
+
+    async def until_waiting(self, count: int) -> None:
+        """Return once so many answers wait for their gate."""
+        while self.waiting < count:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
 
     async def _carry(self, link: anyio.abc.SocketStream, engine: anyio.abc.SocketStream) -> None:
         number = self.links
@@ -50,7 +56,9 @@ class Relay:
 
         async def answer(scope: anyio.CancelScope) -> None:
             async for data in engine:
+                self.waiting += 1
                 await self.answers.wait()
+                self.waiting -= 1
                 if lost:
                     break
                 if number >= self._silent_below:

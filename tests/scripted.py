@@ -42,7 +42,14 @@ class Peer:
         """Answer the next subscribe with a describe; its params."""
         params = await self.expect("subscribe")
         place = {"view": "v", "epoch": epoch, "revision": revision}
-        await self.reply(place | {"recovered": False, "describe": {"session": "s"} | place} | members)
+        await self.reply(place | {"recovered": False, "describe": described(revision, epoch)} | members)
+        return params
+
+    async def recovered(self, revision: int, **members: Any) -> dict[str, Any]:
+        """Answer the next subscribe with what came since its position; its params."""
+        params = await self.expect("subscribe")
+        place = {"view": "v", "epoch": "e", "revision": revision}
+        await self.reply(place | {"recovered": True, "publisher": "none"} | members)
         return params
 
     async def after(self, base: int, revision: int, epoch: str = "e", view: str = "v") -> None:
@@ -51,6 +58,14 @@ class Peer:
     async def invalidated(self, reasons: list[dict[str, Any]], revision: int) -> None:
         params = {"session": "s", "view": "v", "epoch": "e", "revision": revision, "reasons": reasons}
         await self.send(method="invalidated", params=params)
+
+
+def described(revision: int, epoch: str = "e", **context: Any) -> dict[str, Any]:
+    """The describe response of an empty session, but for what `context` names."""
+    names = ("regions", "unavailable", "feedback", "records", "recordIds")
+    empty: dict[str, Any] = {"state": {}} | {name: [] for name in names} | {f"{name}Total": 0 for name in names}
+    place = {"session": "s", "view": "v", "capabilities": [], "capabilitiesTotal": 0, "context": empty | context}
+    return place | {"epoch": epoch, "revision": revision, "asOf": "2026-12-01T00:00:00.000Z", "publisher": "none"}
 
 
 def after(base: int, revision: int, epoch: str = "e", view: str = "v") -> dict[str, Any]:

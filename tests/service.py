@@ -20,7 +20,7 @@ from gateway.metrics import Metrics
 from gateway.sessions import Sessions
 from gateway.store import Commit, Committed, Doubt, Event, Gone, Listener, Listing, Log, Moved, Store, Stored
 from gateway.store.opening import open_store
-from tests.oracle.replica import apply_after
+from tests.oracle.replica import apply_after, without_publisher
 
 TARGET = Target("argv", "redis://localhost:6379/0")
 DEADLINE_S = 10.0  # an event that must come has come by then
@@ -311,3 +311,19 @@ def status(id: str, value: str) -> dict[str, Any]:
 def position(told: Told) -> dict[str, Any]:
     """The position a result tells, as `base` names it."""
     return {"epoch": told["epoch"], "revision": told["revision"]}
+
+
+def since(told: Told) -> Told:
+    """Where a client stands that was told this describe response."""
+    return position(told) | {"view": told["view"]}
+
+
+async def caught_up(follower: Follower, revision: int) -> None:
+    """Return once the view is at the revision or behind it."""
+    await follower.peer.until_that(lambda: follower.follow()["revision"] >= revision)
+
+
+async def same_as_fresh(follower: Follower, node: Node, **view: Any) -> None:
+    """The law of §9: what a client made of all it was told is what it is told when it asks."""
+    fresh = await node.call("describe", session=follower.describe["session"], **view)
+    assert without_publisher(follower.follow()) == without_publisher(fresh)

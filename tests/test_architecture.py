@@ -33,7 +33,13 @@ CORE_STANDARD = {
 
 ALONE = {
     "redis": {"gateway/store"},
-    "websockets": {"gateway/connection.py", "gateway/server.py", "gateway/pages.py", "gateway/client.py"},
+    "websockets": {
+        "gateway/connection.py",
+        "gateway/deflate.py",
+        "gateway/server.py",
+        "gateway/pages.py",
+        "gateway/client",
+    },
     "prometheus_client": {"gateway/metrics.py", "gateway/pages.py"},
     "gateway.cli": {"gateway/cli", "gateway/__main__.py"},
 }

@@ -1,5 +1,6 @@
 """One peer on a real socket: what is answered, refused, told and closed (protocol §2)."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import anyio
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from gateway.connection import VIOLATIONS
+from gateway.connection import COLLECTED_BELOW, VIOLATIONS
 from tests.ring import (
     BINARY,
     CLOSE,
@@ -57,6 +58,14 @@ async def test_hello_tells_who_and_how_much_once(tmp_path: Path) -> None:
         assert (await peer.refused("hello"))["kind"] == "invalid_request"
         assert (await other.result("hello"))["connection"] != told["connection"]
         assert await peer.result("ping") == {}
+
+
+async def test_a_large_message_leaves_the_collector_as_it_was(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway, gateway.peer() as peer:
+        for text in (request(1, "ping").ljust(COLLECTED_BELOW), "nonsense".ljust(COLLECTED_BELOW)):
+            assert gc.isenabled()
+            await peer.say(text)
+            assert gc.isenabled()
 
 
 async def test_notifications_and_responses_are_dropped_and_counted(tmp_path: Path) -> None:
@@ -281,6 +290,36 @@ async def test_nothing_is_read_from_a_peer_whose_outbox_is_full(tmp_path: Path) 
         assert answered < sent
         ids = [(await peer.message())["id"] for _ in range(int(answered))]
         assert sorted(ids) == list(range(len(ids))), "every one is answered"
+
+
+async def test_pings_are_not_read_either_while_nobody_reads_their_pongs(tmp_path: Path) -> None:
+    most = 24 << 20  # bytes; the kernel's buffers of both ways take a third of it
+    async with running(tmp_path, outbox_bytes=32_768, outbox_deadline_ms=60_000) as gateway, gateway.raw() as peer:
+        pings = masked(PING, b"x" * 125) * 500
+        sent, blocked = 0, False
+        while not blocked:
+            assert sent < most, "read all along"
+            with anyio.move_on_after(0.5) as wait:
+                await peer.send(pings)
+                sent += len(pings)
+            blocked = wait.cancelled_caught
+
+
+async def test_requests_read_before_the_outbox_was_full_wait_too(tmp_path: Path) -> None:
+    """BR-026: what the peer has asked for at once does not pile up as replies."""
+    limits: Any = {"outbox_bytes": 32_768, "outbox_deadline_ms": 60_000}
+    async with running(tmp_path, **limits) as gateway, gateway.peer() as publisher, gateway.raw() as peer:
+        await publisher.result("publish", session="s", snapshot=wide(100, 2_000), base=None)
+        await publisher.result("describe", session="s")
+        describe = {"session": "s", "limit": 100}
+        count = 60
+        await peer.send(*(masked(TEXT, request(id, "describe", describe).encode()) for id in range(count)))
+        answered = 0.0
+        for _ in range(40):  # each a turn of the loop and more
+            answered = await gateway.series("gateway_requests_total", 'method="describe"') - 1
+            assert answered < count, "12 MB of replies wait for a peer that reads nothing"
+        assert answered > 0
+        assert sorted([(await peer.message())["id"] for _ in range(count)]) == list(range(count))
 
 
 @pytest.mark.parametrize("deflate", [False, True])

@@ -5,15 +5,18 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import pytest
-from anyio.lowlevel import checkpoint
 
+from gateway.core import messages
+from gateway.core.limits import Limits
 from tests.engines import redis_server
-from tests.ring import BINARY, CONT, DEADLINE_S, PONG, TEXT, Ring, gateway_on, masked, request, running
+from tests.ring import BINARY, CONT, DEADLINE_S, PONG, TEXT, Ring, gateway_on, masked, relayed_ring, request, running
 from tests.service import board, status
 
 DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate"
@@ -42,26 +45,53 @@ async def test_br_020_an_idle_link_sees_bytes_both_ways(tmp_path: Path) -> None:
 
 
 async def test_br_018_the_loop_is_never_held(tmp_path: Path) -> None:
-    """Sessions of the largest size are published and read; idle peers with a short time-out stay, the metric tells.
+    """A session of 50 000 records is published and read; idle peers with a short time-out stay, the metric tells.
 
-    The scenario's sort and filter are served later; what is asked here walks the whole session likewise.
+    The scenario's sort and filter are served later; what is asked here walks the whole session likewise. The yardstick is
+    the one thing done in one piece, decoding the message: under 250 ms at the largest size on a machine that has
+    nothing else to do, and as much more as others take of it.
     """
     regions = [{"id": "r", "title": "", "fields": ["f"]}]
     records = [{"id": str(n), "region": "r", "fields": {"f": n}} for n in range(50_000)]
-    limits: Any = {"ping_interval_ms": 500, "ping_timeout_ms": 1_500}
-    async with running(tmp_path, **limits) as gateway, gateway.peer() as publisher, AsyncExitStack() as stack:
+    params = {"session": "s", "snapshot": {"regions": regions, "records": records}, "base": None}
+    text = request(1, "publish", params)
+    decoding = max(seconds_to_decode(text), seconds_to_decode(text))
+    limits: Any = {"ping_interval_ms": 500, "ping_timeout_ms": 1_500 + int(decoding * 10_000)}
+    async with running(tmp_path, **limits) as gateway, gateway.raw() as publisher, AsyncExitStack() as stack:
         idle = [await stack.enter_async_context(gateway.peer()) for _ in range(20)]
-        snapshot = {"regions": regions, "records": records}
-        await publisher.result("publish", session="s", snapshot=snapshot, base=None)
-        for n in range(20):
-            await publisher.result("describe", session="s", offset=49_000 - n, limit=100)
-        await publisher.result("patch", session="s", change={"records": {"remove": ["7"]}}, base="any")
-        assert await gateway.series("gateway_closes_total", "") == 0
+        frame = masked(TEXT, text.encode())
+        gaps: list[float] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tick, gaps)
+            await publisher.send(frame)
+            assert (await publisher.message())["result"]["revision"] == 1
+            for n in range(20):
+                await idle[n].result("describe", session="s", offset=49_000 - n, limit=100)
+            await idle[0].result("patch", session="s", change={"records": {"remove": ["7"]}}, base="any")
+            tasks.cancel_scope.cancel()
+        # Without the collector it costs half of that; all the rest of a publish, in one piece, would cost 0.8 of it.
+        assert max(gaps) < 0.6 * decoding
+        assert await gateway.metric("gateway_closes_total") == 0
         for peer in idle:
             assert await peer.result("ping") == {}
-        slow = await gateway.series("gateway_loop_delay_seconds_bucket", 'le="+Inf"')
-        assert slow > 0
-        assert slow == await gateway.series("gateway_loop_delay_seconds_bucket", 'le="1.0"'), "over a second"
+        assert await gateway.metric("gateway_loop_delay_seconds_count") >= 10
+
+
+def seconds_to_decode(text: str) -> float:
+    """On this machine now, with the garbage collector running."""
+    start = perf_counter()
+    messages.decode(text, Limits())
+    return perf_counter() - start
+
+
+async def tick(gaps: list[float]) -> None:
+    """How long each turn of the loop took."""
+    before = perf_counter()
+    while True:
+        await anyio.lowlevel.checkpoint()
+        now = perf_counter()
+        gaps.append(now - before)
+        before = now
 
 
 # Close codes
@@ -433,31 +463,30 @@ async def test_br_014_reading_keeps_nothing_alive(tmp_path: Path) -> None:
 
 
 async def test_br_016_a_storm_of_broken_writers(tmp_path: Path) -> None:
-    """Clients send a write and are gone at once, some 200 times; the next one is served, and every link is free."""
-    async with running(tmp_path) as gateway, gateway.peer() as quiet:
-        base = await quiet.result("publish", session="s", snapshot=board(50), base=None)
-
-        async def broken(n: int) -> None:
-            async with gateway.raw() as peer:
-                base_of = {"epoch": base["epoch"], "revision": base["revision"]}
-                change = status(f"F-{n % 50}", str(n))
-                text = request(1, "patch", {"session": "s", "change": change, "base": base_of})
-                await peer.send(masked(TEXT, text.encode()))
-                for _ in range(n % 8):
-                    await checkpoint()
+    """More writers than there are links to the store are gone while its answers are under way; the next one is served."""
+    count = 40
+    async with relayed_ring(tmp_path) as (gateway, relay), gateway.peer() as quiet:
+        for n in range(count):
+            await quiet.result("publish", session=f"s{n}", snapshot=board(), base=None)
+            await quiet.result("describe", session=f"s{n}")
+        relay.answers = anyio.Event()
+        async with AsyncExitStack() as stack:
+            for n in range(count):
+                peer = await stack.enter_async_context(gateway.raw())
+                patch = {"session": f"s{n}", "change": status("F-1", str(n)), "base": "any"}
+                await peer.send(masked(TEXT, request(1, "patch", patch).encode()))
                 peer.abort()
-
-        async with anyio.create_task_group() as tasks:
-            for n in range(200):
-                tasks.start_soon(broken, n)
-        with anyio.fail_after(2):
-            position = await quiet.result("patch", session="s", change=status("F-1", "after all"), base="any")
-            found = await quiet.result("describe", session="s", record="F-1")
-        assert found["revision"] == position["revision"]
-        assert found["context"]["records"][0]["fields"]["status"] == "after all"
+            await relay.until_waiting(20)
         with anyio.fail_after(DEADLINE_S):
             while await gateway.metric("gateway_connections") > 1:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
+        relay.answers.set()
+        with anyio.fail_after(4):
+            for n in range(count):
+                position = await quiet.result("patch", session=f"s{n}", change=status("F-1", "after all"), base="any")
+                found = await quiet.result("describe", session=f"s{n}", record="F-1")
+                assert found["revision"] == position["revision"]
+                assert found["context"]["records"][0]["fields"]["status"] == "after all"
 
 
 # Herds and fuzz

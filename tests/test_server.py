@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import uvloop
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gateway.running import running_gateway
+from gateway.settings import Settings
+from tests import processes
 from tests.engines import redis_server
-from tests.ring import TEXT, Ring, gateway_on, masked, relayed_ring, request, running
+from tests.ring import TEXT, Peer, Ring, gateway_on, masked, relayed_ring, request, running
 from tests.service import board, status
 
 EXTENSIONS = "Sec-WebSocket-Extensions"
@@ -284,6 +287,69 @@ async def test_br_040_draining(tmp_path: Path) -> None:
         async with gateway_on(engine, engine.url) as again, again.peer() as reader:
             found = await reader.result("describe", session="s")
             assert found["revision"] == accepted["revision"], "no accepted change is lost"
+
+
+async def test_draining_answers_what_is_under_way_and_lets_publishers_go_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BR-040: a pending request ends in its answer; who has written goes behind those who only watch."""
+    monkeypatch.setattr("gateway.server.SPREAD_PER_PEER_MS", 200)
+    order: list[str] = []
+
+    async def left(name: str, peer: Peer) -> None:
+        assert await peer.closed() == (1012, "draining")
+        order.append(name)
+
+    async with AsyncExitStack() as peers, anyio.create_task_group() as tasks:  # noqa: SIM117  # what is inside ends first
+        async with relayed_ring(tmp_path) as (gateway, relay):
+            asking = await peers.enter_async_context(gateway.peer())  # the first whose turn it is to go
+            await asking.result("ping")
+            publisher = await peers.enter_async_context(gateway.peer())
+            await publisher.result("publish", session="s", snapshot=board(), base=None)
+            watchers = [await peers.enter_async_context(gateway.peer()) for _ in range(3)]
+            relay.requests = anyio.Event()
+            await asking.send(request(1, "describe", {"session": "cold"}))
+            await asking.say(request(2, "ping"))  # answered: the one before it is under way
+            for n, peer in enumerate(watchers):
+                tasks.start_soon(left, f"watcher {n}", peer)
+            tasks.start_soon(left, "publisher", publisher)
+
+            async def answer() -> None:
+                await asking.until("goodbye")
+                relay.requests.set()
+                reply = await asking.reply()
+                assert (reply["id"], reply["error"]["data"]["kind"]) == (1, "unknown_session")
+                await left("asking", asking)
+
+            tasks.start_soon(answer)
+    assert order[-1] == "publisher" and len(order) == 5, order
+
+
+async def test_br_040_a_process_drains_with_all_that_answers_alive(tmp_path: Path) -> None:
+    """Between SIGTERM and its turn to go a peer is served as ever: a session nobody has read yet, a change, its `after`.
+
+    A second SIGTERM changes nothing; the exit status is 0 (see `tests.processes.running`).
+    """
+    store = tmp_path / "store"
+    store.mkdir()
+    async with redis_server(store) as engine, AsyncExitStack() as peers:
+        async with gateway_on(engine, engine.url) as other, other.peer() as publisher:
+            await publisher.result("publish", session="cold", snapshot=board(), base=None)
+            await publisher.result("publish", session="hot", snapshot=board(), base=None)
+        async with processes.running(tmp_path, "serve", "--port", "0", "--db", engine.url) as (url, process):
+            gateway = Ring(url, engine, Settings())
+            for _ in range(150):  # each takes 5 ms of the spread: time for what is asked below
+                await peers.enter_async_context(gateway.raw())
+            peer = await peers.enter_async_context(gateway.peer())
+            await peer.result("patch", session="hot", change=status("F-1", "one"), base="any")
+            await peer.result("subscribe", session="hot")
+            process.send_signal(signal.SIGTERM)
+            await peer.until("goodbye")
+            process.send_signal(signal.SIGTERM)
+            assert (await peer.result("describe", session="cold"))["context"]["recordsTotal"] == 3
+            await peer.result("patch", session="hot", change=status("F-1", "two"), base="any")
+            assert (await peer.until("after"))["revision"] == 3
+            assert await peer.closed() == (1012, "draining")
 
 
 async def test_draining_waits_for_what_is_under_way_and_no_longer_than_it_may(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ import click
 import structlog
 
 from gateway.cli.answers import DONE, INTERRUPTED, REFUSED, CommandError, answer, tell, wants_json
+from gateway.demo.board import AIRPORTS, Airport
 from gateway.demo.publisher import publish_departures
 from gateway.demo.replay import SPEED_DEFAULT, SPEED_MAX, SPEED_MIN
+from gateway.demo.steer import HELP, keyboard
 from gateway.running import running_gateway
 from gateway.settings import Settings, SettingsError, load_settings
 from gateway.store.embedded import EngineError, EngineOwned
@@ -62,8 +64,18 @@ def serve(origins: tuple[str, ...], **arguments: Any) -> int:
 @click.command()
 @process_options
 @click.option("--speed", type=float, default=SPEED_DEFAULT, show_default=True, help="Seconds of the day per second.")
-def demo(speed: float, **arguments: Any) -> int:
-    """Run the gateway with the departures board: a real day of three airports, replayed."""
+@click.option(
+    "--airport",
+    type=click.Choice(AIRPORTS, case_sensitive=False),
+    default=AIRPORTS[0],
+    show_default=True,
+    help="Where the day begins; the script of the day goes on to the others.",
+)
+def demo(speed: float, airport: Airport, **arguments: Any) -> int:
+    """Run the gateway with the departures board: a real day of three airports, replayed.
+
+    On a terminal, keys steer it: what they do is told at the start.
+    """
     if not SPEED_MIN <= speed <= SPEED_MAX:
         raise CommandError(REFUSED, "usage", f"--speed must be between {SPEED_MIN:g} and {SPEED_MAX:g}.")
     settings = load_settings(arguments, environ=os.environ)
@@ -74,7 +86,10 @@ def demo(speed: float, **arguments: Any) -> int:
         tell(f"Watch it from another shell: {program()} watch departures{where}")
 
     async def board(url: str) -> None:
-        await publish_departures(url, speed=speed, told=standing_still)
+        with keyboard(sys.stdin) as keys:
+            if keys is not None:
+                tell(HELP)
+            await publish_departures(url, speed=speed, airport=airport, keys=keys, told=standing_still)
 
     return run(settings, listening, board)
 
@@ -128,21 +143,30 @@ class Process:
         self._listening = listening
         self._beside = beside
         self._received: signal.Signals | None = None
+        self._ends: anyio.CancelScope | None = None
 
     async def run(self) -> int:
-        """Its exit status. Both end cleanly with the first signal, however far the start is; later ones are waited out."""
+        """Its exit status. Both end cleanly with the first signal, however far the start is; later ones are waited out.
+
+        Once the gateway listens a signal ends what runs beside it, never the gateway's own tasks: leaving it drains, and
+        until its turn to go every peer is answered as ever (protocol §2).
+        """
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._until_signal, signals, tasks.cancel_scope)
+                self._ends = tasks.cancel_scope
+                tasks.start_soon(self._until_signal, signals)
                 async with running_gateway(self._settings) as url:
-                    self.listens = True
-                    self._tell_ready(url)
-                    await self._beside(url)
+                    with anyio.CancelScope() as self._ends:
+                        self.listens = True
+                        self._tell_ready(url)
+                        await self._beside(url)
+                tasks.cancel_scope.cancel()
         return INTERRUPTED if self._received == signal.SIGINT else DONE
 
-    async def _until_signal(self, signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
+    async def _until_signal(self, signals: AsyncIterator[signal.Signals]) -> None:
         self._received = await anext(signals)
-        scope.cancel()
+        assert self._ends is not None, "set before this task was started"
+        self._ends.cancel()
 
     def _tell_ready(self, url: str) -> None:
         file = self._settings.ready_file

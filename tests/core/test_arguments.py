@@ -1,5 +1,6 @@
 """`arguments` of a capability (protocol §6): a subset of JSON Schema 2020-12 in which nothing leads out or round."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -195,23 +196,25 @@ def naive_count(schema: Any, root: dict[str, Any]) -> int:
     return 1 + sum(naive_count(child, root) for child in below)
 
 
+@cache
+def schemas(first: int, size: int) -> st.SearchStrategy[Any]:
+    """Schemas that refer to the definitions from `first` on, of `size`; made once, for making them is what takes long."""
+    refs = [st.just({"$ref": f"#/$defs/{n}"}) for n in range(first, size)]
+    return st.recursive(
+        st.one_of(st.booleans(), st.just({"type": "string"}), *refs),
+        lambda s: (
+            st.builds(lambda a: {"anyOf": a}, st.lists(s, min_size=1, max_size=3))
+            | st.builds(lambda p: {"properties": p}, st.dictionaries(st.sampled_from("ab"), s))
+        ),
+        max_leaves=5,
+    )
+
+
 @given(st.data())
 def test_the_count_is_that_of_the_schema_written_out(data: st.DataObject) -> None:
     """Definition n refers only to those behind it: no circle."""
     size = data.draw(st.integers(1, 5))
-
-    def schema(first: int) -> st.SearchStrategy[Any]:
-        refs = [st.just({"$ref": f"#/$defs/{n}"}) for n in range(first, size)]
-        return st.recursive(
-            st.one_of(st.booleans(), st.just({"type": "string"}), *refs),
-            lambda s: (
-                st.builds(lambda a: {"anyOf": a}, st.lists(s, min_size=1, max_size=3))
-                | st.builds(lambda p: {"properties": p}, st.dictionaries(st.sampled_from("ab"), s))
-            ),
-            max_leaves=5,
-        )
-
-    root = prop(data.draw(schema(0)), defs={str(n): data.draw(schema(n + 1)) for n in range(size)})
+    root = prop(data.draw(schemas(0, size)), defs={str(n): data.draw(schemas(n + 1, size)) for n in range(size)})
     count = naive_count(root, root)
     check_arguments(root, Limits(schema_nodes=count), "/a")
     if count > 1:

@@ -523,6 +523,12 @@ def test_with_a_capability_go_its_entries_and_an_upsert_keeps_them() -> None:
     context = described(changed(before, {"capabilities": {"remove": ["list"]}}))["context"]
     assert [entry["capability"] for entry in context["unavailable"]] == ["hold", "hold"]
     assert context["unavailableTotal"] == 2
+    for id, left in (("list", 2), ("hold", 1)):
+        gone = changed(before, {"capabilities": {"remove": [id]}})
+        assert (
+            described(changed(gone, {"capabilities": {"upsert": [capability(id)]}}))["context"]["unavailableTotal"]
+            == left
+        )
     context = described(changed(before, {"capabilities": {"upsert": [capability("hold", title="New")]}}))["context"]
     assert len(context["feedback"]) == 4 and context["unavailableTotal"] == 3
 

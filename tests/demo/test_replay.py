@@ -1,15 +1,23 @@
 """The replay against a far end that checks every base; the sleep is handed in and ends each run."""
 
+from typing import Any
+
 import pytest
 
 from gateway.core.errors import GatewayError
-from gateway.demo.board import first_minute, last_minute, snapshot
+from gateway.demo.board import Controls, Moment, first_minute, last_minute, snapshot
 from gateway.demo.flights import load_flights
-from gateway.demo.replay import PATCHES_PER_SECOND, pace, replay
+from gateway.demo.replay import PATCHES_PER_SECOND, Quit, pace, replay
+from gateway.demo.script import Desk
 from tests.demo.naive import Gateway, canonical
 
 FLIGHTS = load_flights()
 LAST = last_minute(FLIGHTS)
+
+
+def board(minute: int, desk: Desk | None = None) -> dict[str, Any]:
+    """The board at a minute as the script, or a desk, has it."""
+    return snapshot(FLIGHTS, Moment(minute, (desk or Desk(FLIGHTS)).controls_at(minute)))
 
 
 class EndOfTest(Exception):
@@ -40,12 +48,20 @@ async def run(gateway: Gateway, naps: int, *, speed: float = 60.0, start: int = 
 
 async def test_publishes_then_patches_each_minute_on_the_last_position() -> None:
     gateway = Gateway()
-    told, slept = await run(gateway, 30)
-    assert told == list(range(325, 356)) and slept == [1.0] * 30
-    assert [method for method, _ in gateway.requests] == ["publish"] + ["patch"] * 30
-    assert all(params["cause"] == {"kind": "data"} for _, params in gateway.requests)
+    told, slept = await run(gateway, 80)
+    assert told == list(range(325, 406)) and slept == [1.0] * 80
+    assert [method for method, _ in gateway.requests] == ["publish"] + ["patch"] * 80
     assert all(params["session"] == "departures" for _, params in gateway.requests)
-    assert canonical(gateway.snapshot) == canonical(snapshot(FLIGHTS, 355))
+    assert canonical(gateway.snapshot) == canonical(board(405))
+    causes = [params["cause"]["kind"] for _, params in gateway.requests]
+    assert {n + 325: cause for n, cause in enumerate(causes) if cause != "data"} == {
+        342: "filter",
+        354: "modal",
+        360: "modal",
+        380: "navigation",
+        392: "pagination",
+        396: "sort",
+    }
 
 
 async def test_after_the_last_departure_the_day_starts_again() -> None:
@@ -54,7 +70,7 @@ async def test_after_the_last_departure_the_day_starts_again() -> None:
     assert told == [LAST - 2, LAST - 1, LAST, 270, 271]
     assert [method for method, _ in gateway.requests] == ["publish", "patch", "patch", "publish", "patch"]
     assert gateway.requests[3][1]["cause"] == {"kind": "navigation"}
-    assert canonical(gateway.snapshot) == canonical(snapshot(FLIGHTS, first_minute(FLIGHTS) + 1))
+    assert canonical(gateway.snapshot) == canonical(board(first_minute(FLIGHTS) + 1))
 
 
 async def test_somebody_else_wrote_and_the_board_is_published_over_it() -> None:
@@ -78,7 +94,7 @@ async def test_somebody_else_wrote_and_the_board_is_published_over_it() -> None:
         "patch",
         "patch",
     ]
-    assert canonical(gateway.snapshot) == canonical(snapshot(FLIGHTS, 330))
+    assert canonical(gateway.snapshot) == canonical(board(330))
 
 
 async def test_a_session_that_is_gone_is_published_anew() -> None:
@@ -86,7 +102,7 @@ async def test_a_session_that_is_gone_is_published_anew() -> None:
     told, _ = await run(gateway, 2)
     assert told == [325, 326, 327]
     assert [method for method, _ in gateway.requests] == ["publish", "patch", "publish", "patch"]
-    assert canonical(gateway.snapshot) == canonical(snapshot(FLIGHTS, 327))
+    assert canonical(gateway.snapshot) == canonical(board(327))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +140,7 @@ async def test_at_high_speed_minutes_are_merged_and_the_last_one_is_not_passed()
     gateway = Gateway()
     told, slept = await run(gateway, 2, speed=86_400, start=LAST - 100)
     assert told == [LAST - 100, LAST - 28, LAST] and slept == [pytest.approx(0.05)] * 2
-    assert canonical(gateway.snapshot) == canonical(snapshot(FLIGHTS, LAST))
+    assert canonical(gateway.snapshot) == canonical(board(LAST))
 
 
 @pytest.mark.parametrize(
@@ -135,3 +151,74 @@ async def test_out_of_range_is_refused_before_anything_is_published(speed: float
     with pytest.raises(ValueError, match="must be between"):
         await replay(gateway, speed=speed, start_minute=start, sleep=Naps(1))
     assert gateway.requests == []
+
+
+class Typed:
+    """Keys that come at given seconds of a clock that only waiting moves; the end of the list ends the test."""
+
+    def __init__(self, *keys: tuple[float, str]) -> None:
+        self.keys = list(keys)
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def within(self, seconds: float) -> str:
+        if not self.keys:
+            raise EndOfTest
+        at, key = self.keys[0]
+        if at > self.now + seconds:
+            self.now += seconds
+            return ""
+        self.keys.pop(0)
+        self.now = max(at, self.now)
+        return key
+
+
+async def steered(gateway: Gateway, *keys: tuple[float, str]) -> list[int]:
+    typed, told = Typed(*keys), list[int]()
+
+    async def never(seconds: float) -> None:
+        raise AssertionError("it waits for keys instead")
+
+    with pytest.raises(EndOfTest):
+        await replay(gateway, sleep=never, start_minute=325, told=told.append, keys=typed, clock=typed.clock)
+    return told
+
+
+async def test_a_key_is_published_at_once_and_the_minute_goes_on_behind_it() -> None:
+    gateway = Gateway()
+    assert await steered(gateway, (0.5, "l"), (0.75, "s"), (1.5, "o"), (3.5, "o")) == [325, 326, 327, 328]
+    causes = [(method, params["cause"]["kind"]) for method, params in gateway.requests]
+    patches = ["navigation", "sort", "data", "modal", "data", "data", "modal"]
+    assert causes == [("publish", "data"), *[("patch", cause) for cause in patches]]
+    assert canonical(gateway.snapshot) == canonical(snapshot(FLIGHTS, Moment(328, Controls("LGA", sort="delay"))))
+
+
+async def test_a_key_that_changes_nothing_is_no_patch() -> None:
+    gateway = Gateway()
+    await steered(gateway, (0.5, "j"), (0.6, "p"))
+    assert len(gateway.requests) == 1
+
+
+async def test_what_was_chosen_is_kept_over_a_conflict_and_the_day() -> None:
+    gateway = Gateway(None, GatewayError("conflict", "The base does not hold."))
+    told = await steered(gateway, (0.5, "e"), (2.5, "c"))
+    assert told == [325, 326, 327]
+    assert [method for method, _ in gateway.requests] == ["publish", "patch", "publish", "patch", "patch", "patch"]
+    assert gateway.snapshot["state"]["airport"] == "EWR" and gateway.snapshot["state"]["carrier"]
+
+
+async def test_the_key_that_ends_it_ends_it() -> None:
+    gateway, typed = Gateway(), Typed((0.5, "lq"))
+    with pytest.raises(Quit):
+        await replay(gateway, sleep=Naps(0), start_minute=325, keys=typed, clock=typed.clock)
+    assert len(gateway.requests) == 1
+
+
+async def test_a_desk_handed_in_chooses() -> None:
+    gateway, desk = Gateway(), Desk(FLIGHTS, "EWR")
+    desk.press("s", 325)
+    with pytest.raises(EndOfTest):
+        await replay(gateway, sleep=Naps(1), start_minute=325, desk=desk)
+    assert canonical(gateway.snapshot) == canonical(snapshot(FLIGHTS, Moment(326, Controls("EWR", sort="delay"))))
