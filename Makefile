@@ -40,7 +40,7 @@ test: install
 
 faults: install
 	@sh tests/requirements.sh redis
-	$(PYTEST) -m faults
+	@for n in 1 2 3 4 5 6 7 8 9 10; do echo "== $$n of 10"; $(PYTEST) -q -m faults || exit 1; done
 
 soak: install
 	@sh tests/requirements.sh redis

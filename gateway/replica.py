@@ -194,6 +194,8 @@ class Replica:
                 kinds |= observe.reasons(before, after, cause, step.touched, self.limits)
         live.move(after)
         cause = step.causes[0] if len(step.causes) == 1 else ""
+        if kinds and not gap and live.after(before, cause, self.limits) is None:
+            kinds.add("insufficient")  # all that apply are told
         frames: dict[frozenset[str], Frame] = {}
         for watcher in list(live.watchers.values()):
             if kinds:
@@ -392,8 +394,7 @@ class Resume:
             return set(), None
         if self.steps > 1:
             self._kinds |= observe.reasons(self._first, self._last, "", self._touched, self._limits)
-        if self._kinds:
-            return self._kinds, None
         cause = self._causes[0] if self.steps == 1 and len(self._causes) == 1 else ""
         params = observe.after_params(self._first, self._last, self._view, cause, self._limits)
-        return ({"insufficient"} if params is None else set()), params
+        kinds = self._kinds | ({"insufficient"} if params is None else set())
+        return kinds, None if kinds else params

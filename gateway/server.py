@@ -62,6 +62,7 @@ class Server:
         self.service, self.limits, self.metrics = service, limits, metrics
         self.connections: dict[Connection, None] = {}
         self.draining = False
+        self._over = False  # drained: whoever comes now is cut
         self._goodbye = b""
         self._wires: set[Wire] = set()
         self._ready = ready
@@ -212,14 +213,16 @@ class Server:
             async with anyio.create_task_group() as tasks:
                 for peer in list(self.connections):
                     tasks.start_soon(peer.close, 1012)
+        self._over = True
         for wire in list(self._wires):  # those still in the handshake too
+            wire.crowded = True  # one the loop has accepted but not yet handed over is cut when it is
             wire.cut()
         await server.wait_closed()
 
     def _accepted(self, *arguments: Any, **options: Any) -> Wire:
         """A link as the library's listener makes it, remembered until it is gone."""
         wire = Wire(*arguments, **options)
-        wire.crowded = len(self._wires) >= self.limits.connections + HANDSHAKES
+        wire.crowded = self._over or len(self._wires) >= self.limits.connections + HANDSHAKES
         wire.connection_lost_waiter.add_done_callback(lambda _: self._wires.discard(wire))
         self._wires.add(wire)
         return wire

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import msgspec
+
 from gateway.core.limits import Limits
 from gateway.core.model import Snapshot
 from gateway.metrics import Metrics
@@ -220,3 +222,14 @@ def test_a_peer_that_is_behind_hears_it_once_with_all_it_missed() -> None:
     stage.replica.drained(peer, 0.4)
     stage.replica.drained(peer, 0.5)
     assert told(peer) == [("invalidated", 4, ["sort", "behind"])]
+
+
+def test_an_after_that_would_be_too_large_is_told_beside_the_other_reasons() -> None:
+    stage = Stage(board(), msgspec.structs.replace(LIMITS, after_bytes=200))
+    peer = stage.watch()
+    since = stage.replica.steps[-1]
+    stage.go({"page": {"route": "/" + "x" * 300, "title": "T" * 300}}, 0.0)
+    assert told(peer) == [("invalidated", 2, ["navigation", "insufficient"])]
+    resume = Resume(since, viewed(limits=stage.limits), stage.limits, TARGET)
+    resume.take(stage.replica.steps[-1])
+    assert resume.outcome() == ({"navigation", "insufficient"}, None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import uvloop
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gateway.running import running_gateway
+from gateway.settings import Settings
+from tests import processes
 from tests.engines import redis_server
 from tests.ring import TEXT, Peer, Ring, gateway_on, masked, relayed_ring, request, running
 from tests.service import board, status
@@ -320,6 +323,33 @@ async def test_draining_answers_what_is_under_way_and_lets_publishers_go_last(
 
             tasks.start_soon(answer)
     assert order[-1] == "publisher" and len(order) == 5, order
+
+
+async def test_br_040_a_process_drains_with_all_that_answers_alive(tmp_path: Path) -> None:
+    """Between SIGTERM and its turn to go a peer is served as ever: a session nobody has read yet, a change, its `after`.
+
+    A second SIGTERM changes nothing; the exit status is 0 (see `tests.processes.running`).
+    """
+    store = tmp_path / "store"
+    store.mkdir()
+    async with redis_server(store) as engine, AsyncExitStack() as peers:
+        async with gateway_on(engine, engine.url) as other, other.peer() as publisher:
+            await publisher.result("publish", session="cold", snapshot=board(), base=None)
+            await publisher.result("publish", session="hot", snapshot=board(), base=None)
+        async with processes.running(tmp_path, "serve", "--port", "0", "--db", engine.url) as (url, process):
+            gateway = Ring(url, engine, Settings())
+            for _ in range(150):  # each takes 5 ms of the spread: time for what is asked below
+                await peers.enter_async_context(gateway.raw())
+            peer = await peers.enter_async_context(gateway.peer())
+            await peer.result("patch", session="hot", change=status("F-1", "one"), base="any")
+            await peer.result("subscribe", session="hot")
+            process.send_signal(signal.SIGTERM)
+            await peer.until("goodbye")
+            process.send_signal(signal.SIGTERM)
+            assert (await peer.result("describe", session="cold"))["context"]["recordsTotal"] == 3
+            await peer.result("patch", session="hot", change=status("F-1", "two"), base="any")
+            assert (await peer.until("after"))["revision"] == 3
+            assert await peer.closed() == (1012, "draining")
 
 
 async def test_draining_waits_for_what_is_under_way_and_no_longer_than_it_may(tmp_path: Path) -> None:

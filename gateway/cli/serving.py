@@ -143,22 +143,30 @@ class Process:
         self._listening = listening
         self._beside = beside
         self._received: signal.Signals | None = None
+        self._ends: anyio.CancelScope | None = None
 
     async def run(self) -> int:
-        """Its exit status. Both end cleanly with the first signal, however far the start is; later ones are waited out."""
+        """Its exit status. Both end cleanly with the first signal, however far the start is; later ones are waited out.
+
+        Once the gateway listens a signal ends what runs beside it, never the gateway's own tasks: leaving it drains, and
+        until its turn to go every peer is answered as ever (protocol §2).
+        """
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._until_signal, signals, tasks.cancel_scope)
+                self._ends = tasks.cancel_scope
+                tasks.start_soon(self._until_signal, signals)
                 async with running_gateway(self._settings) as url:
-                    self.listens = True
-                    self._tell_ready(url)
-                    await self._beside(url)
-                tasks.cancel_scope.cancel()  # what ran beside has ended by itself: so does the gateway
+                    with anyio.CancelScope() as self._ends:
+                        self.listens = True
+                        self._tell_ready(url)
+                        await self._beside(url)
+                tasks.cancel_scope.cancel()
         return INTERRUPTED if self._received == signal.SIGINT else DONE
 
-    async def _until_signal(self, signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
+    async def _until_signal(self, signals: AsyncIterator[signal.Signals]) -> None:
         self._received = await anext(signals)
-        scope.cancel()
+        assert self._ends is not None, "set before this task was started"
+        self._ends.cancel()
 
     def _tell_ready(self, url: str) -> None:
         file = self._settings.ready_file

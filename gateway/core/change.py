@@ -89,7 +89,7 @@ class _Patch:
         at = AT + "/regions"
         change = self.given.regions
         assert not isinstance(change, UnsetType)
-        once(at, "id", [item.id for item in change.upsert], change.remove)
+        once(at, "an id", [item.id for item in change.upsert], change.remove)
         for n, item in enumerate(change.upsert):
             known = self.regions.get(item.id)
             make = _new_region if known is None else _changed_region
@@ -109,7 +109,7 @@ class _Patch:
         at = AT + "/capabilities"
         change = self.given.capabilities
         assert not isinstance(change, UnsetType)
-        once(at, "id", [item.id for item in change.upsert], change.remove)
+        once(at, "an id", [item.id for item in change.upsert], change.remove)
         ingest.check_arguments_bytes(change.upsert, at + "/upsert", self.limits)
         for n, item in enumerate(change.upsert):
             self.capabilities[item.id] = ingest.capability(item, f"{at}/upsert/{n}", self.limits)
@@ -136,7 +136,7 @@ class _Patch:
         at = AT + "/records"
         change = self.given.records
         assert not isinstance(change, UnsetType)
-        once(at, "id", [item.id for item in change.upsert], change.remove)
+        once(at, "an id", [item.id for item in change.upsert], change.remove)
         yield
         for n, id in enumerate(change.remove):
             if id not in self.records:
@@ -212,7 +212,7 @@ class _Patch:
         put = [(item.capability, None if item.record is UNSET else item.record) for item in change.set]
         unset = [(item.capability, None if item.record is UNSET else item.record) for item in change.unset]
         yield
-        once(at, "pair", put, unset, ("set", "unset"))
+        once(at, "a pair", put, unset, ("set", "unset"))
         for n, (capability, id) in enumerate(unset):
             self._block(capability, id, None)
             if n % SLICE == SLICE - 1:
@@ -294,9 +294,7 @@ def once(
     for name, ids in zip(names, (upsert, remove), strict=True):
         for n, id in enumerate(ids):
             if id in seen:
-                raise invalid(
-                    f"{at}/{name}/{n}", f"a {noun} that stands once in `{names[0]}` and `{names[1]}` together"
-                )
+                raise invalid(f"{at}/{name}/{n}", f"{noun} that stands once in `{names[0]}` and `{names[1]}` together")
             seen.add(id)
 
 

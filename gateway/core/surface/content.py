@@ -45,10 +45,10 @@ def _without_aliases(envelope: Any, facts: Facts) -> Any:
         return envelope
 
     def record(element: Any) -> Any:
-        fields = element.get("fields") if isinstance(element, dict) else None
-        if not isinstance(fields, dict):
+        fields, region = (element.get("fields"), element.get("region")) if isinstance(element, dict) else (None, None)
+        if not isinstance(fields, dict) or not isinstance(region, str):
             return element
-        aliased = {name: _whole(value) for name, value in fields.items() if (element["region"], name) in facts.aliased}
+        aliased = {name: _whole(value) for name, value in fields.items() if (region, name) in facts.aliased}
         return element | {"fields": fields | aliased}
 
     arrays = {name: envelope[name] for name in facts.declared if isinstance(envelope.get(name), list)}
