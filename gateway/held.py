@@ -25,6 +25,7 @@ class Held:
         self.replica = replica
         self.error: GatewayError | None = None
         self.buffer: list[Changed | Renewed] = []
+        self.buffered_bytes = 0
         self.healing = True
         self.working = False
         self.attempt = anyio.Event()

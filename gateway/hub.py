@@ -42,6 +42,8 @@ WAIT_S: Final = 10.0
 """Seconds a request waits for a session to be opened or healed, then `store_unavailable`."""
 BUFFERED: Final = 4_096
 """Events buffered while a session is opened or healed; above that all are dropped and it is read again."""
+BUFFERED_BYTES: Final = 8_388_608
+"""Bytes of their content, with the same policy: as much as the log keeps by default."""
 ROUNDS: Final = 4
 """Times what was buffered meanwhile is applied in slices: it is less each time, unless the node cannot keep up at all."""
 LOADS: Final = 5
@@ -192,8 +194,10 @@ class Hub:
             self._take(held, event)
 
     def _buffer(self, held: Held, event: Changed | Renewed) -> None:
-        if len(held.buffer) >= BUFFERED:
+        held.buffered_bytes += len(event.redo or b"") if isinstance(event, Changed) else 0
+        if len(held.buffer) >= BUFFERED or held.buffered_bytes > BUFFERED_BYTES:
             held.buffer.clear()
+            held.buffered_bytes = 0
             held.dirty = True
         held.buffer.append(event)
 
@@ -283,6 +287,7 @@ class Hub:
     def _failed(self, held: Held, error: GatewayError) -> None:
         held.working = False
         held.buffer.clear()
+        held.buffered_bytes = 0
         if held.replica.snapshot is None:
             self._drop(held, error)
         else:
@@ -328,7 +333,7 @@ class Hub:
         rounds = 0
         while rounds == 0 or held.buffer or held.dirty:
             rounds += 1
-            buffered, held.buffer = held.buffer, []
+            buffered, held.buffer, held.buffered_bytes = held.buffer, [], 0
             try:
                 events = merge(held.replica.position, buffered)
             except Gap:
