@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
-from gateway.cli.answers import retarget
+from gateway.cli.answers import refused, retarget
+from gateway.core.errors import GatewayError, exceeded, invalid
 from tests.scripted import Peer, Script, after, scripted
 
 SURFACE = {"db_path_source": "argv", "db_path_resolved": "redis://h:6379/0", "query_limited": True}
@@ -392,3 +393,15 @@ def test_a_locale_without_utf8_changes_no_byte(unused_tcp_port: int) -> None:
         command("describe", "Ä", "--url", f"ws://127.0.0.1:{unused_tcp_port}"), env=environ, capture_output=True
     )
     assert (done.returncode, msgspec.json.decode(done.stdout)["error"]["kind"]) == (3, "gateway_unreachable")
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (invalid("/snapshot/records/0/region", "a region"), 'At "/snapshot/records/0/region": expected is a region.'),
+        (exceeded("windowRecords", 100, 101, path="/limit"), 'At "/limit": windowRecords is 100, and 101 were given.'),
+        (exceeded("capabilities", 200, 201), "capabilities is 200, and 201 were given."),
+    ],
+)
+def test_a_refusal_says_to_people_where_and_what_would_be_right(error: GatewayError, advice: str) -> None:
+    assert refused(error).error["suggestion"] == advice

@@ -4,8 +4,10 @@ On a terminal a result is indented; piped, or with `--json`, it is one compact l
 same two cases, and always a sentence on stderr.
 """
 
+import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -108,9 +110,19 @@ def refused(error: GatewayError) -> CommandError:
     status = STATUSES.get(error.kind, REFUSED)
     told = CommandError(status, error.kind, error.message)
     code = KINDS[error.kind].code if error.kind in KINDS else status
-    suggestion = {"suggestion": SUGGESTIONS[error.kind]} if error.kind in SUGGESTIONS else {}
-    told.error |= {"code": code} | suggestion | error.data
+    advice = SUGGESTIONS.get(error.kind) or _advice(error.data)
+    told.error |= {"code": code} | ({"suggestion": advice} if advice else {}) | error.data
     return told
+
+
+def _advice(data: Mapping[str, Any]) -> str | None:
+    """What a refusal's members say to people: where the fault is, and what would be right."""
+    at = f"At {json.dumps(data['path'])}: " if data.get("path") else ""
+    if "expected" in data:
+        return f"{at}expected is {data['expected']}."
+    if "limit" in data:
+        return f"{at}{data['limit']} is {data['maximum']}, and {data['given']} were given."
+    return None
 
 
 def lost(error: ConnectionLost) -> CommandError:
