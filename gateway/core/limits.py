@@ -75,6 +75,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
             if getattr(self, name) < 1:
                 raise ValueError(f"limit {name} must be at least 1")
 
+    def peer_bytes(self) -> int:
+        """The most one peer's traffic may hold in this process, in bytes (law 4: memory of a peer ≤ sum of its caps).
+
+        In: a message queued, one being taken, and those in flight, which stop the reading above `publishBytes` and may
+        pass it by one message. Out: the outbox, once over for replies, which are never dropped but begin only while there
+        is room. What a view keeps is shared with the session's other watchers.
+        """
+        return 4 * self.publish_bytes + 2 * self.outbox_bytes
+
     def wire(self) -> dict[str, Any]:
         """The limits under their wire names, in the order of protocol §10."""
         wire: dict[str, Any] = msgspec.to_builtins(self)

@@ -20,3 +20,8 @@ def test_the_defaults_are_those_of_the_protocol() -> None:
 def test_a_limit_below_one_is_no_limit() -> None:
     with pytest.raises(ValueError, match="after_moves"):
         Limits(after_moves=0)
+
+
+def test_what_a_peer_may_hold_is_the_sum_of_its_caps() -> None:
+    assert Limits().peer_bytes() == 4 * 4_194_304 + 2 * 1_048_576
+    assert Limits(publish_bytes=1_000, outbox_bytes=10).peer_bytes() == 4_020
