@@ -1,5 +1,6 @@
 """Commands that talk to a gateway: describe, changes, watch, sessions; publish, patch, end."""
 
+import json
 import os
 import re
 import sys
@@ -153,11 +154,11 @@ def read_object(file: str) -> msgspec.Raw:
     return msgspec.Raw(text)
 
 
-def position(text: str, name: str) -> dict[str, Any]:
-    """`EPOCH:N` as a position."""
+def position(text: str, name: str, form: str) -> dict[str, Any]:
+    """`EPOCH:N` as a position; `form`: what the whole option may be."""
     epoch, _, revision = text.rpartition(":")
     if not epoch or not revision.isascii() or not revision.isdigit():
-        raise click.BadParameter("It must be EPOCH:N.", param_hint=name)
+        raise click.BadParameter(f"It must be {form}.", param_hint=name)
     return {"epoch": epoch, "revision": int(revision)}
 
 
@@ -165,7 +166,7 @@ def base_of(text: str | None, words: dict[str, Any]) -> Any:
     """`--base` on the wire: one of the words, or a position."""
     if text is None or text in words:
         return words.get(text or "none")
-    return position(text, "--base")
+    return position(text, "--base", ", ".join(["EPOCH:N", *words]))
 
 
 @click.command()
@@ -188,9 +189,18 @@ def ask(settings: Settings, method: str, params: dict[str, Any], as_json: bool, 
         async with connect(settings.url) as client:
             check_size(client, params)
             result = await client.request(method, params)
+        tell_dropped(result)
         answer(retarget(result, settings.url_source, dispensed=dispensed), compact=compact(as_json))
 
     run(task)
+
+
+def tell_dropped(result: dict[str, Any]) -> None:
+    """A name no region declares may be a misspelt one: said to people too."""
+    if "dropped" in result:
+        names = ", ".join(json.dumps(f"{entry.get('region', '')}.{entry['name']}") for entry in result["dropped"][:8])
+        more = result["droppedTotal"] - 8
+        tell(f"Dropped, for no region declares it: {names}{f' and {more} more' if more > 0 else ''}.")
 
 
 def check_size(client: Client, params: dict[str, Any]) -> None:
@@ -223,7 +233,7 @@ def changes(
         raise click.BadParameter("It must be VIEW:EPOCH:N.", param_hint="--since")
     settings = target(url)
     params = {"session": session} | view_params(offset, limit, records)
-    params["since"] = {"view": view} | position(rest, "--since")
+    params["since"] = {"view": view} | position(rest, "--since", "VIEW:EPOCH:N")
     ask(settings, "changes", params, as_json)
 
 
@@ -322,6 +332,7 @@ def patch(session: str, file: str, base: str | None, use_active: bool, url: str 
             params = {"session": session, "change": change, "base": read}
             check_size(client, params)
             result = await client.request("patch", params)
+        tell_dropped(result)
         answer(retarget(result, settings.url_source, dispensed=dispensed), compact=compact(as_json))
 
     run(task)
