@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gateway import schemas
-from gateway.core import messages
+from gateway.core import model
 from gateway.core.errors import KINDS, exceeded, internal, invalid
 from gateway.core.limits import Limits
 from gateway.core.params import METHODS
@@ -249,4 +249,4 @@ def test_every_kind_of_error_is_in_the_schema() -> None:
 def test_the_text_of_a_schema_is_the_same_every_time() -> None:
     assert schemas.texts() == schemas.texts()
     assert list(schemas.texts()) == sorted(schemas.texts())
-    assert messages.text(msgspec.json.decode(schemas.texts()["error.schema.json"])) == messages.text(ALL["error"])
+    assert model.text(msgspec.json.decode(schemas.texts()["error.schema.json"])) == model.text(ALL["error"])

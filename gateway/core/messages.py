@@ -1,6 +1,6 @@
 """The one decoder and the one encoder: frames of text in, `Request`s out; results and errors in, bytes out (protocol §2, §3).
 
-`decode` raises `Refused` and nothing else, whatever the text. `text` is the text of JSON of everything the gateway sends.
+`decode` raises `Refused` and nothing else, whatever the text.
 """
 
 import difflib
@@ -23,9 +23,7 @@ SUGGEST_CHARS: Final = 64  # a longer method name is near to none of ours, and c
 ID_SCAN_CHARS: Final = 65_536  # of a message too deep to be decoded, its id is looked for in so many characters
 
 _INTEGER_END: Final = 10**INTEGER_DIGITS
-_EXACT: Final = float(2**53)
 _PLAIN: Final = msgspec.json.Encoder()
-_SORTED: Final = msgspec.json.Encoder(order="sorted")
 # A string that does not end runs to the end of what is scanned: always a match, so no character is looked at twice.
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
 
@@ -212,29 +210,6 @@ def _no_request(message: str) -> GatewayError:
 def _too_deep(limits: Limits) -> GatewayError:
     """`given` is the first depth that is too much: no one counts further."""
     return exceeded("depth", limits.depth, limits.depth + 1)
-
-
-def normal(value: Any) -> Any:
-    """A free value as ingest keeps it: a number that is an integer below 2⁵³ in magnitude is that integer.
-
-    `80.0`, `1e2` and `-0.0` become 80, 100 and 0; anything else stays as it is. The value is no deeper than `limits.depth`.
-    """
-    kind = type(value)
-    if kind is float:
-        return int(value) if -_EXACT < value < _EXACT and value.is_integer() else value
-    if kind is dict:
-        return {name: normal(member) for name, member in value.items()}
-    if kind is list:
-        return [normal(member) for member in value]
-    return value
-
-
-def text(value: Any) -> bytes:
-    """Compact UTF-8 JSON; the members of objects ascending by name, by code point, at every depth.
-
-    A `msgspec.Raw` inside stands for text that is ready already.
-    """
-    return _SORTED.encode(value)
 
 
 def result(id: int | str, result: bytes) -> bytes:
